@@ -1,0 +1,69 @@
+package store
+
+import (
+	"context"
+
+	"github.com/shardway/shardway"
+)
+
+// Local is the local store: the part of the shard maps that the database of a
+// shard keeps. All methods are safe for concurrent use.
+type Local interface {
+	// Deploy creates the tables when they are missing and binds them to the
+	// global store with the given id. It returns ErrForeignStore when they
+	// belong to another one and ErrStoreVersion for a version this program
+	// cannot use; both leave the database as it is.
+	Deploy(ctx context.Context, globalID string) error
+	// Describe returns version and the id of the global store, ErrNoStore when
+	// the database has no local store, or ErrStoreVersion.
+	Describe(ctx context.Context) (Description, error)
+	// Read returns one consistent state of everything about a map (0: all maps).
+	Read(ctx context.Context, m shardway.MapID) ([]LocalMap, error)
+	// Step brings the database to the wanted state of one step of an operation,
+	// in one transaction. It is idempotent. See [StepState].
+	Step(ctx context.Context, s LocalStep) (StepState, error)
+	// Close frees the connections. It is idempotent.
+	Close() error
+}
+
+// LocalMap is what a local store holds of one shard map.
+type LocalMap struct {
+	Map      shardway.ShardMap // Generation is not kept locally
+	Shard    shardway.Shard
+	Mappings []shardway.Mapping // ordered by low key; locks are not kept locally
+}
+
+// LocalStep asks a local store for the outcome of one step of an operation.
+type LocalStep struct {
+	Operation OperationID
+	Seq       int64
+	Epoch     int64
+	Map       shardway.ShardMap
+	Step      Step
+	Want      StepState // what it should be afterwards
+}
+
+// StepState is the state of one step in one local store. The numbers are stored.
+//
+// A local store remembers for every operation the state and the highest epoch.
+// A step with a lower epoch returns ErrLostLease and changes nothing; a higher
+// one is remembered. Then:
+//
+//	wanted Seen:    changes no map row; returns the state found
+//	wanted Applied: untouched or Seen → the rows change, Applied; Applied → nothing; Undone → ErrLostLease
+//	wanted Undone:  untouched or Seen → Undone, no map row changes; Applied → the rows change back; Undone → nothing
+//
+// Applying removes exactly the rows of Remove and Before (by id and version)
+// and inserts Add and After; when a row to remove is missing, or one to add is
+// already there, the step is refused with ErrMapsDiffer. A store may forget an
+// ended operation as long as it then refuses to apply it again: it keeps the
+// highest Seq it has forgotten, and refuses to apply operations up to it that
+// it does not know.
+type StepState uint8
+
+// The step states.
+const (
+	StepSeen    StepState = 1 // fenced: known, no rows changed
+	StepApplied StepState = 2
+	StepUndone  StepState = 3
+)

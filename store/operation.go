@@ -1,0 +1,99 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/shardway/shardway"
+)
+
+// ErrUnknownOutcome is a commit whose acknowledgement was lost.
+var ErrUnknownOutcome = errors.New("outcome unknown")
+
+// ErrLostLease is a step of an executor whose operation somebody else has
+// taken over. Nothing was written.
+var ErrLostLease = errors.New("operation was taken over")
+
+// ErrMapsDiffer is a local map that does not hold what the global map says it
+// holds: the change was not made; recovery has to resolve the difference.
+var ErrMapsDiffer = errors.New("local and global shard map differ")
+
+// OperationID identifies an operation for ever; ids are random.
+type OperationID int64
+
+// String returns 16 hex digits.
+func (id OperationID) String() string { return fmt.Sprintf("%016x", int64(id)) }
+
+// ParseOperationID reads what [OperationID.String] prints.
+func ParseOperationID(text string) (OperationID, error) {
+	v, err := strconv.ParseInt(text, 16, 64)
+	if err != nil || len(text) != 16 || v <= 0 {
+		return 0, &shardway.ArgumentError{Argument: "operation id", Value: text, Reason: "is not 16 hex digits"}
+	}
+	return OperationID(v), nil
+}
+
+// NewID returns a random positive number for a map, shard, mapping, version or
+// operation id.
+func NewID() int64 {
+	for {
+		var b [8]byte
+		rand.Read(b[:]) // never fails, see its documentation
+		if id := int64(binary.BigEndian.Uint64(b[:]) >> 1); id != 0 {
+			return id
+		}
+	}
+}
+
+// Operation is a change of shards or mappings on its way through the global
+// store and the local stores. It is complete: with it alone, anybody can
+// finish the change or take it back.
+type Operation struct {
+	ID      OperationID
+	Seq     int64 // order of preparation in the global store; set by it
+	Kind    string
+	Map     shardway.ShardMap
+	Steps   []Step // in the order in which local stores change
+	Who     string
+	Reason  string
+	Summary string
+	Started time.Time // store clock, UTC
+
+	// The executor. Epoch grows whenever somebody takes the operation over;
+	// steps of an older epoch are refused everywhere.
+	Epoch      int64
+	Owner      string
+	LeaseUntil time.Time // store clock, UTC
+}
+
+// Step is the part of an operation that changes one local store. Undoing it
+// exchanges Before and After, Remove and Add.
+type Step struct {
+	Shard  shardway.Shard  // where the step is applied: the location to connect to
+	Before *shardway.Shard // shard row before; nil when the step adds the shard or leaves it alone
+	After  *shardway.Shard // shard row after; nil when the step removes the shard or leaves it alone
+	Remove []shardway.Mapping
+	Add    []shardway.Mapping
+}
+
+// Removed and Added return the mappings of all steps.
+func (o *Operation) Removed() []shardway.Mapping {
+	var all []shardway.Mapping
+	for _, s := range o.Steps {
+		all = append(all, s.Remove...)
+	}
+	return all
+}
+
+// Added returns the mappings that the operation adds.
+func (o *Operation) Added() []shardway.Mapping {
+	var all []shardway.Mapping
+	for _, s := range o.Steps {
+		all = append(all, s.Add...)
+	}
+	return all
+}
