@@ -12,12 +12,16 @@ type Source interface {
 	// does. Mapping, shard and generation belong to one state of the map. It
 	// returns ErrMapNotFound when the map is gone.
 	Lookup(ctx context.Context, m ShardMap, key Key) (Answer, error)
-	// Load calls each for every mapping of the map in key order and then
-	// returns the map's shards and generation, all of one state of the map.
-	Load(ctx context.Context, m ShardMap, each func(MappingRow) error) (MapState, error)
+	// Load calls each for the mappings within a range, in key order, and then
+	// returns all shards of the map and its generation, all of one state of the
+	// map. In a list map the mappings within are the points that lie in the
+	// range, in a range map those that intersect it. The zero Range is the
+	// whole map. It returns ErrMapNotFound when the map is gone, and the error
+	// of each when that ends it.
+	Load(ctx context.Context, m ShardMap, within Range, each func(MappingRow) error) (MapState, error)
 	// Changes returns the generation of the map and the ranges that changed
 	// after the generation since, or Complete = false when the store does not
-	// know that far back.
+	// know that far back. It returns ErrMapNotFound when the map is gone.
 	Changes(ctx context.Context, m ShardMap, since int64) (Changes, error)
 }
 
@@ -41,7 +45,7 @@ type MappingRow struct {
 
 // MapState is what goes with the mappings of a loaded map.
 type MapState struct {
-	Shards     []Shard
+	Shards     []Shard // all shards of the map, whatever range was asked for
 	Generation int64
 }
 
