@@ -156,7 +156,7 @@ type Entry struct {
 	Reason     string
 	Summary    string           // the objects changed, for people
 	Generation int64            // of the map after the change; 0 when the map was not changed
-	Ranges     []shardway.Range // whose mappings changed; routers follow the map by these
+	Ranges     []shardway.Range // whose mappings changed; routers follow the map by these. Empty: the whole map
 }
 
 // Outcome is how an operation ended. The numbers are stored.

@@ -1,0 +1,343 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/store"
+)
+
+// Preview returns what a change would do now, or why it would be refused, and
+// changes nothing. The ids in the result are not the ones that Do will give.
+func (c *Catalog) Preview(ctx context.Context, ch Change) (Result, error) {
+	p, err := c.preview(ctx, ch)
+	if err != nil {
+		return Result{}, err
+	}
+	for _, step := range p.steps {
+		if _, err := c.local(ctx, step, false); err != nil {
+			return Result{}, err
+		}
+	}
+	return p.outcome(0), nil
+}
+
+func (c *Catalog) preview(ctx context.Context, ch Change) (p *plan, err error) {
+	err = c.global.View(ctx, func(tx store.Reader) error {
+		p, err = ch.plan(ctx, c.state(tx, time.Now().UTC()))
+		return err
+	})
+	return p, err
+}
+
+func (c *Catalog) state(tx store.Reader, now time.Time) *state {
+	return &state{tx: tx, now: now, normalize: c.locals.Normalize}
+}
+
+func (p *plan) outcome(id store.OperationID) Result {
+	r := p.result
+	r.Operation, r.Kind, r.Summary = id, p.kind, p.summary
+	return r
+}
+
+// Do makes a change and returns what it has left behind. Every error means
+// that nothing has changed, except a [PendingError] with the id of this very
+// change and an error that wraps [store.ErrUnknownOutcome]: then
+// [Catalog.Outcome] tells, and the change is finished or taken back by whoever
+// meets it next.
+//
+// A change that meets the operation of another client waits for it
+// (Config.Wait), and finishes it or takes it back when that client is dead.
+// When ctx ends in the middle, the change is brought to an end all the same,
+// within a bounded time of its own.
+func (c *Catalog) Do(ctx context.Context, ch Change) (Result, error) {
+	deadline := time.Now().Add(c.cfg.Wait)
+	for delay := 20 * time.Millisecond; ; delay = min(2*delay, time.Second) {
+		r, err := c.attempt(ctx, ch)
+		var pending *PendingError
+		if !errors.As(err, &pending) || pending.Operation == r.Operation {
+			return r, err
+		}
+		if err := c.clear(ctx, pending); err != nil {
+			return Result{}, err
+		}
+		if pending.Owner == "" { // it has ended
+			continue
+		}
+		if time.Now().After(deadline) {
+			return Result{}, pending
+		}
+		if err := sleep(ctx, delay/2+rand.N(delay/2)); err != nil {
+			return Result{}, errors.Join(err, pending)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// attempt makes a change unless a row it needs is in another operation's hands.
+func (c *Catalog) attempt(ctx context.Context, ch Change) (Result, error) {
+	p, err := c.preview(ctx, ch)
+	if err != nil {
+		return Result{}, err
+	}
+	if p.nothing {
+		return p.outcome(0), nil
+	}
+	// Everything that can be found out before anything is written is found out here.
+	for _, step := range p.steps {
+		if _, err := c.local(ctx, step, false); err != nil {
+			return Result{}, err
+		}
+	}
+	op, p, err := c.prepare(ctx, ch)
+	if err != nil {
+		return Result{}, err
+	}
+	if p.nothing {
+		return p.outcome(0), nil
+	}
+	r := p.outcome(op.ID)
+	if len(p.steps) == 0 {
+		return r, nil
+	}
+	o, err := c.execute(ctx, op)
+	if o == store.Done {
+		return r, nil
+	}
+	if o == store.Undone {
+		return Result{Operation: op.ID}, fmt.Errorf("%s %s of shard map %q: %w", op.Kind, op.Summary, op.Map.Name, err)
+	}
+	return Result{Operation: op.ID}, &PendingError{Operation: op.ID, Object: op.Summary, Owner: op.Owner, Err: err}
+}
+
+// prepare plans the change once more, inside the transaction that writes it.
+func (c *Catalog) prepare(ctx context.Context, ch Change) (op *store.Operation, p *plan, err error) {
+	id := store.OperationID(store.NewID())
+	leased := time.Now()
+	err = c.global.Update(ctx, ch.target(), func(tx store.Reader, now time.Time) (store.Delta, error) {
+		if p, err = ch.plan(ctx, c.state(tx, now)); err != nil || p.nothing {
+			return store.Delta{}, err
+		}
+		op = &store.Operation{
+			ID: id, Kind: p.kind, Map: p.m, Steps: p.steps, Who: c.cfg.Who, Reason: p.reason, Summary: p.summary,
+			Started: now, Epoch: 1, Owner: c.owner, LeaseUntil: now.Add(c.cfg.Lease),
+		}
+		d := store.Delta{AddMap: p.addMap, DropMap: p.dropMap, Lock: p.locks}
+		if len(p.steps) > 0 {
+			d.Prepare = op
+			return d, nil
+		}
+		d.History = []store.Entry{entry(op, now, store.Done)}
+		return d, nil
+	})
+	if errors.Is(err, store.ErrUnknownOutcome) {
+		return c.prepared(ctx, op, p, err)
+	}
+	if err == nil && op != nil {
+		c.hold(op, leased)
+	}
+	return op, p, err
+}
+
+// prepared finds out whether a transaction whose acknowledgement was lost has
+// taken place. It asks inside an Update: that waits for the lost transaction.
+func (c *Catalog) prepared(ctx context.Context, op *store.Operation, p *plan, cause error) (*store.Operation, *plan, error) {
+	o := store.Unknown
+	err := c.global.Update(ctx, lockOf(op), func(tx store.Reader, _ time.Time) (store.Delta, error) {
+		ops, err := tx.Operations(ctx, store.OperationQuery{ID: op.ID})
+		if len(ops) > 0 {
+			*op = ops[0]
+		}
+		if err == nil {
+			o, err = outcome(ctx, tx, op.ID)
+		}
+		return store.Delta{}, err
+	})
+	switch {
+	case errors.Is(err, shardway.ErrMapNotFound): // the lost transaction dropped it
+		o, err = c.Outcome(ctx, op.ID)
+		fallthrough
+	default:
+		if err == nil && o != store.Unknown {
+			c.hold(op, time.Now().Add(-c.cfg.Lease/2))
+			return op, p, nil
+		}
+	}
+	return nil, p, fmt.Errorf("writing operation %s (%s): %w", op.ID, op.Kind, cause)
+}
+
+// lockOf returns the map by which changes to an operation are serialised.
+func lockOf(op *store.Operation) shardway.MapID {
+	if op.Kind == createShardMap {
+		return 0
+	}
+	return op.Map.ID
+}
+
+func entry(op *store.Operation, now time.Time, o store.Outcome) store.Entry {
+	e := store.Entry{
+		Operation: op.ID, At: now, MapID: op.Map.ID, MapName: op.Map.Name, Kind: op.Kind,
+		Outcome: o, Who: op.Who, Reason: op.Reason, Summary: op.Summary,
+	}
+	if o != store.Done || len(op.Steps) == 0 {
+		return e
+	}
+	e.Ranges = changedRanges(op)
+	return e
+}
+
+// maxRanges bounds how many ranges a history entry lists; beyond it routers
+// load the whole map.
+const maxRanges = 256
+
+func changedRanges(op *store.Operation) []shardway.Range {
+	var ranges []shardway.Range
+	for _, step := range op.Steps {
+		if step.Before != nil || step.After != nil || len(ranges)+len(step.Remove)+len(step.Add) > maxRanges {
+			return nil
+		}
+		for _, m := range step.Remove {
+			ranges = append(ranges, m.Range)
+		}
+		for _, m := range step.Add {
+			ranges = append(ranges, m.Range)
+		}
+	}
+	return ranges
+}
+
+// execute brings a prepared operation to its end: forward, and when that fails,
+// to whichever end [Catalog.settle] finds. The error says why it was not Done.
+func (c *Catalog) execute(ctx context.Context, op *store.Operation) (store.Outcome, error) {
+	untouched, cause := c.forward(ctx, op)
+	if cause == nil {
+		return store.Done, nil
+	}
+	if errors.Is(cause, store.ErrLostLease) {
+		return c.await(ctx, op, cause)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Lease)
+	defer cancel()
+	o, err := c.settle(ctx, op, untouched)
+	if o == store.Pending || o == store.Unknown {
+		c.release(ctx, op)
+		return o, errors.Join(cause, err)
+	}
+	return o, cause
+}
+
+// await waits for the end of an operation that another client has taken over.
+func (c *Catalog) await(ctx context.Context, op *store.Operation, cause error) (store.Outcome, error) {
+	deadline := time.Now().Add(c.cfg.Wait)
+	for {
+		o, err := c.Outcome(ctx, op.ID)
+		if err == nil && o != store.Pending {
+			return o, cause
+		}
+		if err == nil {
+			err = sleep(ctx, 20*time.Millisecond)
+		}
+		if err != nil || time.Now().After(deadline) {
+			return store.Pending, errors.Join(cause, err)
+		}
+	}
+}
+
+// forward applies the steps and publishes. On failure it returns, by index,
+// the steps that certainly have not reached their store.
+func (c *Catalog) forward(ctx context.Context, op *store.Operation) (untouched map[int]bool, err error) {
+	untouched = map[int]bool{}
+	for i := range op.Steps {
+		untouched[i] = true
+	}
+	for i, step := range op.Steps {
+		local, err := c.local(ctx, step, true)
+		if err != nil {
+			return untouched, err
+		}
+		delete(untouched, i)
+		if _, err := c.step(ctx, op, local, step, store.StepApplied); err != nil {
+			return untouched, err
+		}
+	}
+	return untouched, c.end(ctx, op, store.Done)
+}
+
+// tries is how often a step is tried when its acknowledgement is lost or its
+// store fails in passing; what a step does is done once at most.
+const tries = 3
+
+func (c *Catalog) step(ctx context.Context, op *store.Operation, local store.Local, step store.Step, want store.StepState) (found store.StepState, err error) {
+	s := store.LocalStep{Operation: op.ID, Seq: op.Seq, Epoch: op.Epoch, Map: op.Map, Step: step, Want: want}
+	for try := 1; ; try++ {
+		if err := c.renew(ctx, op); err != nil {
+			return 0, err
+		}
+		bounded, cancel := context.WithDeadline(ctx, op.LeaseUntil)
+		found, err = local.Step(bounded, s)
+		cancel()
+		if err == nil || try == tries || !passing(err) {
+			break
+		}
+		if sleep(ctx, time.Duration(try)*20*time.Millisecond) != nil {
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("changing local store of shard %q: %w", step.Shard.Name, err)
+	}
+	return found, err
+}
+
+// passing reports whether an error may be gone at the next try.
+func passing(err error) bool {
+	return errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, shardway.ErrUnavailable)
+}
+
+// local opens the local store of a step and checks that it is what the step
+// needs. With deploy, tables that are missing where a shard is added are made.
+func (c *Catalog) local(ctx context.Context, step store.Step, deploy bool) (store.Local, error) {
+	wrap := func(err error) error {
+		return fmt.Errorf("opening local store of shard %q at %s: %w", step.Shard.Name, step.Shard.Location, err)
+	}
+	local, err := c.locals.Open(ctx, step.Shard.Location)
+	if err != nil {
+		return nil, wrap(err)
+	}
+	global, err := c.global.Describe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading global store: %w", err)
+	}
+	added := step.Before == nil && step.After != nil
+	if added && deploy {
+		if err := local.Deploy(ctx, global.ID); err != nil {
+			return nil, wrap(err)
+		}
+		return local, nil
+	}
+	found, err := local.Describe(ctx)
+	if errors.Is(err, shardway.ErrNoStore) && added {
+		return local, nil
+	}
+	if err == nil && found.ID != global.ID {
+		err = shardway.ErrForeignStore
+	}
+	if err != nil {
+		return nil, wrap(err)
+	}
+	return local, nil
+}

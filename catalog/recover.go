@@ -1,0 +1,268 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/store"
+)
+
+// Recovered is what [Catalog.Recover] did with one operation.
+type Recovered struct {
+	Operation store.Operation
+	Outcome   store.Outcome // Done, Undone, or Pending
+	Err       error         // why it is still pending
+}
+
+// Recover brings the pending operations of dead clients to an end: forward when
+// every step has been applied, else backward. An operation whose lease still
+// runs is left to its owner, unless force is set: then its owner loses it. An
+// operation that cannot be finished, because a shard is unreachable, stays and
+// blocks only its own mappings and shards.
+func (c *Catalog) Recover(ctx context.Context, force bool) ([]Recovered, error) {
+	ops, err := c.Operations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Recovered, 0, len(ops))
+	for _, op := range ops {
+		r := Recovered{Operation: op, Outcome: store.Pending}
+		if r.Err = c.claim(ctx, &op, force); r.Err == nil {
+			r.Outcome, r.Err = c.settleClaimed(ctx, &op, nil)
+			c.noteRecovered(&op, r)
+		} else if errors.Is(r.Err, errEnded) {
+			r.Outcome, r.Err = c.Outcome(ctx, op.ID)
+		}
+		if r.Outcome == store.Pending && r.Err != nil {
+			c.release(ctx, &op)
+		}
+		all = append(all, r)
+		if ctx.Err() != nil {
+			return all, ctx.Err()
+		}
+	}
+	return all, nil
+}
+
+func (c *Catalog) noteRecovered(op *store.Operation, r Recovered) {
+	c.cfg.Logger.Info("recovered operation", "operation", op.ID.String(), "kind", op.Kind,
+		"map", op.Map.Name, "outcome", r.Outcome.String(), "error", r.Err)
+}
+
+// clear deals with the operation that holds a row this client needs. It fills
+// in the owner when that is still at work, and clears it when the operation
+// has ended.
+func (c *Catalog) clear(ctx context.Context, pending *PendingError) error {
+	var ops []store.Operation
+	err := c.view(ctx, func(tx store.Reader) (err error) {
+		ops, err = tx.Operations(ctx, store.OperationQuery{ID: pending.Operation})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	pending.Owner = ""
+	if len(ops) == 0 {
+		return nil
+	}
+	op := ops[0]
+	err = c.claim(ctx, &op, false)
+	switch {
+	case errors.Is(err, errEnded):
+		return nil
+	case errors.Is(err, errAlive):
+		pending.Owner, pending.Age = op.Owner, time.Since(op.Started)
+		return nil
+	case err != nil:
+		return err
+	}
+	o, err := c.settleClaimed(ctx, &op, nil)
+	c.noteRecovered(&op, Recovered{Outcome: o, Err: err})
+	if o == store.Pending || o == store.Unknown {
+		c.release(ctx, &op)
+		pending.Owner, pending.Age, pending.Err = op.Owner, time.Since(op.Started), err
+		return pending
+	}
+	return nil
+}
+
+var (
+	errAlive = errors.New("its owner is at work")
+	errEnded = errors.New("operation has ended")
+)
+
+// claim takes an operation over: it raises the epoch, so that every step and
+// every publication of the owner before is refused from now on.
+func (c *Catalog) claim(ctx context.Context, op *store.Operation, force bool) error {
+	leased := time.Now()
+	err := c.global.Update(ctx, op.Map.ID, func(tx store.Reader, now time.Time) (store.Delta, error) {
+		ops, err := tx.Operations(ctx, store.OperationQuery{ID: op.ID})
+		if err != nil {
+			return store.Delta{}, err
+		}
+		if len(ops) == 0 {
+			return store.Delta{}, errEnded
+		}
+		*op = ops[0]
+		if !force && now.Before(op.LeaseUntil) {
+			return store.Delta{}, errAlive
+		}
+		op.Epoch++
+		op.Owner, op.LeaseUntil = c.owner, now.Add(c.cfg.Lease)
+		return store.Delta{Lease: op}, nil
+	})
+	if errors.Is(err, shardway.ErrMapNotFound) {
+		return errEnded // maps are dropped only after their operations have ended
+	}
+	if err == nil {
+		c.hold(op, leased)
+	}
+	return err
+}
+
+// hold notes when the lease ends by this machine's monotonic clock. leased is
+// an instant before the store began to count.
+func (c *Catalog) hold(op *store.Operation, leased time.Time) {
+	op.LeaseUntil = leased.Add(c.cfg.Lease)
+}
+
+// renew prolongs the lease of an operation that this client holds, once half
+// of it is over.
+func (c *Catalog) renew(ctx context.Context, op *store.Operation) error {
+	if time.Until(op.LeaseUntil) > c.cfg.Lease/2 {
+		return nil
+	}
+	leased := time.Now()
+	err := c.global.Update(ctx, op.Map.ID, func(tx store.Reader, now time.Time) (store.Delta, error) {
+		row, err := c.mine(ctx, tx, op)
+		row.LeaseUntil = now.Add(c.cfg.Lease)
+		return store.Delta{Lease: &row}, err
+	})
+	if err == nil {
+		c.hold(op, leased)
+	}
+	return err
+}
+
+// mine returns the stored operation, or ErrLostLease when it has ended or has
+// another epoch.
+func (c *Catalog) mine(ctx context.Context, tx store.Reader, op *store.Operation) (store.Operation, error) {
+	ops, err := tx.Operations(ctx, store.OperationQuery{ID: op.ID})
+	if err == nil && (len(ops) == 0 || ops[0].Epoch != op.Epoch) {
+		err = store.ErrLostLease
+	}
+	if err != nil {
+		return store.Operation{}, err
+	}
+	return ops[0], nil
+}
+
+// release lets others take the operation over at once. It is a courtesy: when
+// it fails, they wait for the lease to end.
+func (c *Catalog) release(ctx context.Context, op *store.Operation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = c.global.Update(ctx, op.Map.ID, func(tx store.Reader, now time.Time) (store.Delta, error) {
+		row, err := c.mine(ctx, tx, op)
+		row.LeaseUntil = now
+		return store.Delta{Lease: &row}, err
+	})
+}
+
+// settle brings an operation of this client, whose way forward has failed, to
+// an end. It takes the operation over from itself first: what is still under
+// way under the old epoch cannot write any more.
+func (c *Catalog) settle(ctx context.Context, op *store.Operation, untouched map[int]bool) (store.Outcome, error) {
+	err := c.claim(ctx, op, true)
+	if errors.Is(err, errEnded) {
+		return c.Outcome(ctx, op.ID)
+	}
+	if err != nil {
+		return store.Pending, err
+	}
+	return c.settleClaimed(ctx, op, untouched)
+}
+
+// settleClaimed fences every local store of the operation, which also tells how
+// far it has come, and then goes forward or backward. Steps in untouched are
+// known not to have reached their store and need no fence.
+//
+// Invariant: between claim and end no other executor can write, so that the
+// states found stay true.
+func (c *Catalog) settleClaimed(ctx context.Context, op *store.Operation, untouched map[int]bool) (store.Outcome, error) {
+	complete := len(untouched) == 0
+	locals := make([]store.Local, len(op.Steps))
+	for i, step := range op.Steps {
+		if untouched[i] {
+			continue
+		}
+		local, err := c.local(ctx, step, true)
+		if err != nil {
+			return store.Pending, err
+		}
+		found, err := c.step(ctx, op, local, step, store.StepSeen)
+		if err != nil {
+			return store.Pending, err
+		}
+		locals[i] = local
+		complete = complete && found == store.StepApplied
+	}
+	if complete {
+		return c.ended(ctx, op, store.Done)
+	}
+	for i := len(op.Steps) - 1; i >= 0; i-- {
+		if locals[i] == nil {
+			continue
+		}
+		if _, err := c.step(ctx, op, locals[i], op.Steps[i], store.StepUndone); err != nil {
+			return store.Pending, err
+		}
+	}
+	return c.ended(ctx, op, store.Undone)
+}
+
+func (c *Catalog) ended(ctx context.Context, op *store.Operation, o store.Outcome) (store.Outcome, error) {
+	if err := c.end(ctx, op, o); err != nil {
+		return store.Pending, err
+	}
+	return o, nil
+}
+
+// end publishes or aborts the operation in the global store. An operation that
+// is gone and stands in the history with the wanted outcome was ended by a try
+// whose acknowledgement was lost.
+func (c *Catalog) end(ctx context.Context, op *store.Operation, o store.Outcome) (err error) {
+	for try := 1; ; try++ {
+		err = c.global.Update(ctx, op.Map.ID, func(tx store.Reader, now time.Time) (store.Delta, error) {
+			_, err := c.mine(ctx, tx, op)
+			if errors.Is(err, store.ErrLostLease) {
+				if was, err := outcome(ctx, tx, op.ID); err != nil || was == o {
+					return store.Delta{}, err
+				}
+			}
+			if err != nil {
+				return store.Delta{}, err
+			}
+			d := store.Delta{History: []store.Entry{entry(op, now, o)}}
+			if o == store.Done {
+				d.Publish = op
+			} else {
+				d.Abort = op
+			}
+			return d, nil
+		})
+		if err == nil || try == tries || !passing(err) || sleep(ctx, time.Duration(try)*20*time.Millisecond) != nil {
+			break
+		}
+	}
+	if errors.Is(err, shardway.ErrMapNotFound) {
+		return store.ErrLostLease // maps are dropped only after their operations have ended
+	}
+	if err != nil {
+		return fmt.Errorf("ending operation %s in global store: %w", op.ID, err)
+	}
+	return nil
+}
