@@ -277,26 +277,33 @@ func (c *Catalog) forward(ctx context.Context, op *store.Operation) (untouched m
 	return untouched, c.end(ctx, op, store.Done)
 }
 
-// tries is how often a step is tried when its acknowledgement is lost or its
-// store fails in passing; what a step does is done once at most.
+// tries is how often a transaction is tried when its acknowledgement is lost or
+// its store fails in passing. What is tried again is done once at most.
 const tries = 3
+
+func retry(ctx context.Context, run func() error) error {
+	for try := 1; ; try++ {
+		err := run()
+		if err == nil || try == tries || !passing(err) {
+			return err
+		}
+		if sleep(ctx, time.Duration(try)*20*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
 
 func (c *Catalog) step(ctx context.Context, op *store.Operation, local store.Local, step store.Step, want store.StepState) (found store.StepState, err error) {
 	s := store.LocalStep{Operation: op.ID, Seq: op.Seq, Epoch: op.Epoch, Map: op.Map, Step: step, Want: want}
-	for try := 1; ; try++ {
+	err = retry(ctx, func() error {
 		if err := c.renew(ctx, op); err != nil {
-			return 0, err
+			return err
 		}
 		bounded, cancel := context.WithDeadline(ctx, op.LeaseUntil)
+		defer cancel()
 		found, err = local.Step(bounded, s)
-		cancel()
-		if err == nil || try == tries || !passing(err) {
-			break
-		}
-		if sleep(ctx, time.Duration(try)*20*time.Millisecond) != nil {
-			break
-		}
-	}
+		return err
+	})
 	if err != nil {
 		err = fmt.Errorf("changing local store of shard %q: %w", step.Shard.Name, err)
 	}
@@ -324,7 +331,7 @@ func (c *Catalog) local(ctx context.Context, step store.Step, deploy bool) (stor
 	}
 	added := step.Before == nil && step.After != nil
 	if added && deploy {
-		if err := local.Deploy(ctx, global.ID); err != nil {
+		if err := retry(ctx, func() error { return local.Deploy(ctx, global.ID) }); err != nil {
 			return nil, wrap(err)
 		}
 		return local, nil

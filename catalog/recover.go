@@ -234,9 +234,9 @@ func (c *Catalog) ended(ctx context.Context, op *store.Operation, o store.Outcom
 // end publishes or aborts the operation in the global store. An operation that
 // is gone and stands in the history with the wanted outcome was ended by a try
 // whose acknowledgement was lost.
-func (c *Catalog) end(ctx context.Context, op *store.Operation, o store.Outcome) (err error) {
-	for try := 1; ; try++ {
-		err = c.global.Update(ctx, op.Map.ID, func(tx store.Reader, now time.Time) (store.Delta, error) {
+func (c *Catalog) end(ctx context.Context, op *store.Operation, o store.Outcome) error {
+	err := retry(ctx, func() error {
+		return c.global.Update(ctx, op.Map.ID, func(tx store.Reader, now time.Time) (store.Delta, error) {
 			_, err := c.mine(ctx, tx, op)
 			if errors.Is(err, store.ErrLostLease) {
 				if was, err := outcome(ctx, tx, op.ID); err != nil || was == o {
@@ -254,10 +254,7 @@ func (c *Catalog) end(ctx context.Context, op *store.Operation, o store.Outcome)
 			}
 			return d, nil
 		})
-		if err == nil || try == tries || !passing(err) || sleep(ctx, time.Duration(try)*20*time.Millisecond) != nil {
-			break
-		}
-	}
+	})
 	if errors.Is(err, shardway.ErrMapNotFound) {
 		return store.ErrLostLease // maps are dropped only after their operations have ended
 	}

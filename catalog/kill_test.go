@@ -1,0 +1,337 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/catalog"
+	"github.com/shardway/shardway/store"
+)
+
+// fault is what happens at one commit of a client.
+type fault int
+
+const (
+	killBefore  fault = iota // the client dies right before the commit
+	killAfter                // the client dies right after the commit
+	lostAck                  // the commit happens, its acknowledgement does not arrive
+	failOnce                 // the commit fails once, in passing
+	stallBefore              // the client stalls right before the commit; another one takes over; it goes on (I6)
+	stallAfter               // the same right after the commit
+	numFaults
+)
+
+func (f fault) String() string {
+	return [...]string{"kill before", "kill after", "lost acknowledgement", "fail once", "stall before", "stall after"}[f]
+}
+
+var errKilled = errors.New("the client is dead")
+
+// faults counts the commits of one client, in whichever store, and lets one
+// go wrong. It wraps the stores of a rig.
+type faults struct {
+	*rig
+	at    int32 // which commit, from 1
+	kind  fault
+	seen  atomic.Int32
+	dead  atomic.Bool
+	label string // what the commit was, for people
+
+	recovered  []catalog.Recovered // by takeOver
+	recoverErr error
+}
+
+func (f *faults) commit(ctx context.Context, label string, run func() error) error {
+	if f.dead.Load() {
+		return errKilled
+	}
+	if f.seen.Add(1) != f.at {
+		return run()
+	}
+	f.label = label
+	switch f.kind {
+	case killBefore:
+		f.dead.Store(true)
+		return errKilled
+	case failOnce:
+		return fmt.Errorf("injected: %w", shardway.ErrUnavailable)
+	case stallBefore:
+		f.takeOver()
+		return run()
+	}
+	if err := run(); err != nil {
+		return err
+	}
+	if f.kind == stallAfter {
+		f.takeOver()
+		return nil
+	}
+	if f.kind == killAfter {
+		f.dead.Store(true)
+		return errKilled
+	}
+	return fmt.Errorf("injected: %w", store.ErrUnknownOutcome)
+}
+
+// takeOver lets another client bring everything pending to an end.
+func (f *faults) takeOver() {
+	f.recovered, f.recoverErr = f.rig.client(catalog.Config{Who: "second"}).Recover(context.Background(), true)
+}
+
+func (f *faults) client(cfg catalog.Config) *catalog.Catalog {
+	c, err := catalog.New(faultyGlobal{f.rig.global, f}, f, cfg)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return c
+}
+
+func (f *faults) Open(ctx context.Context, l shardway.Location) (store.Local, error) {
+	if f.dead.Load() {
+		return nil, errKilled
+	}
+	local, err := f.rig.Open(ctx, l)
+	return faultyLocal{local, f}, err
+}
+
+type faultyGlobal struct {
+	store.Global
+	f *faults
+}
+
+func (g faultyGlobal) View(ctx context.Context, fn func(store.Reader) error) error {
+	if g.f.dead.Load() {
+		return errKilled
+	}
+	return g.Global.View(ctx, fn)
+}
+
+func (g faultyGlobal) Update(ctx context.Context, m shardway.MapID, fn func(store.Reader, time.Time) (store.Delta, error)) error {
+	return g.f.commit(ctx, "global", func() error { return g.Global.Update(ctx, m, fn) })
+}
+
+type faultyLocal struct {
+	store.Local
+	f *faults
+}
+
+func (l faultyLocal) Deploy(ctx context.Context, id string) error {
+	return l.f.commit(ctx, "deploy", func() error { return l.Local.Deploy(ctx, id) })
+}
+
+func (l faultyLocal) Step(ctx context.Context, s store.LocalStep) (found store.StepState, err error) {
+	err = l.f.commit(ctx, "local "+s.Step.Shard.Name, func() error {
+		found, err = l.Local.Step(ctx, s)
+		return err
+	})
+	return found, err
+}
+
+// killCases are all kinds of change.
+var killCases = []struct {
+	name   string
+	change func(w world) catalog.Change
+}{
+	{"create map", func(world) catalog.Change {
+		return catalog.CreateShardMap{Name: "new", Kind: shardway.ListMap, KeyKind: shardway.KindUUID}
+	}},
+	{"delete map", func(w world) catalog.Change { return catalog.DeleteShardMap{Map: w.empty} }},
+	{"add shard", func(w world) catalog.Change {
+		return catalog.AddShard{Map: w.ranges, Name: "s4", Location: at("db-s4")}
+	}},
+	{"add shard in a database of another map", func(w world) catalog.Change {
+		return catalog.AddShard{Map: w.points, Name: "p3", Location: at("db-s3")}
+	}},
+	{"rename shard", func(w world) catalog.Change { return catalog.UpdateShard{Shard: w.s1, Name: ptr("renamed")} }},
+	{"change shard's servers", func(w world) catalog.Change {
+		l := at("db-s1")
+		l.Servers = append(l.Servers, shardway.Server{Address: "db-s1-standby", Tags: map[string]string{"zone": "b"}})
+		return catalog.UpdateShard{Shard: w.s1, Location: &l}
+	}},
+	{"take shard offline", func(w world) catalog.Change {
+		return catalog.UpdateShard{Shard: w.s1, Status: ptr(shardway.ShardOffline)}
+	}},
+	{"delete shard", func(w world) catalog.Change { return catalog.DeleteShard{Shard: w.s3} }},
+	{"add range", func(w world) catalog.Change {
+		return catalog.AddMappings{Map: w.ranges, New: []catalog.NewMapping{{Range: shardway.RangeFrom(k(500)), ShardID: w.s3.ID}}}
+	}},
+	{"add point", func(w world) catalog.Change {
+		return catalog.AddMappings{Map: w.points, New: []catalog.NewMapping{{Range: shardway.RangeFrom(k(3)), ShardID: w.p1.ID}}}
+	}},
+	{"add ranges on three shards", func(w world) catalog.Change {
+		var n []catalog.NewMapping
+		for i, s := range []shardway.ShardID{w.s1.ID, w.s2.ID, w.s3.ID, w.s1.ID} {
+			n = append(n, catalog.NewMapping{Range: rangeOf(500+10*int64(i), 510+10*int64(i)), ShardID: s, Offline: i == 1})
+		}
+		return catalog.AddMappings{Map: w.ranges, New: n}
+	}},
+	{"take range offline", func(w world) catalog.Change {
+		return catalog.UpdateMapping{Mapping: w.a, Status: ptr(shardway.Offline)}
+	}},
+	{"take point online", func(w world) catalog.Change {
+		return catalog.UpdateMapping{Mapping: w.two, Status: ptr(shardway.Online)}
+	}},
+	{"move offline range", func(w world) catalog.Change { return catalog.UpdateMapping{Mapping: w.b, ShardID: &w.s2.ID} }},
+	{"move range and take it offline", func(w world) catalog.Change {
+		return catalog.UpdateMapping{Mapping: w.a, ShardID: &w.s3.ID, Status: ptr(shardway.Offline)}
+	}},
+	{"move range and take it online", func(w world) catalog.Change {
+		return catalog.UpdateMapping{Mapping: w.b, ShardID: &w.s3.ID, Status: ptr(shardway.Online)}
+	}},
+	{"move point", func(w world) catalog.Change { return catalog.UpdateMapping{Mapping: w.two, ShardID: &w.p1.ID} }},
+	{"split", func(w world) catalog.Change { return catalog.SplitMapping{Mapping: w.a, At: k(50)} }},
+	{"split locked", func(w world) catalog.Change { return catalog.SplitMapping{Mapping: w.c, At: k(250), Token: token} }},
+	{"merge", func(w world) catalog.Change { return catalog.MergeMappings{Left: w.d, Right: w.e} }},
+	{"delete range", func(w world) catalog.Change { return catalog.DeleteMapping{Mapping: w.b} }},
+	{"delete point", func(w world) catalog.Change { return catalog.DeleteMapping{Mapping: w.two} }},
+	{"lock", func(w world) catalog.Change {
+		return catalog.LockMapping{Mapping: w.a, Lock: shardway.Lock{Token: "t", Owner: "bob"}}
+	}},
+	{"unlock", func(w world) catalog.Change { return catalog.UnlockMapping{Mapping: w.c, Token: token} }},
+	{"unlock owner", func(w world) catalog.Change { return catalog.UnlockOwner{Map: w.ranges, Token: token} }},
+}
+
+var killed struct {
+	sync.Mutex
+	cases map[string]int
+}
+
+// TestKillMatrix stops a client right before and right after every commit of
+// every kind of change, loses the acknowledgement, and lets the commit fail in
+// passing. Then another client comes, by one of two ways. See I1-I6.
+func TestKillMatrix(t *testing.T) {
+	killed.cases = map[string]int{}
+	t.Cleanup(func() {
+		for name, n := range killed.cases {
+			t.Logf("kill matrix: %d cases on %s", n, name)
+		}
+	})
+	for _, e := range engines(t) {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			for _, kc := range killCases {
+				t.Run(kc.name, func(t *testing.T) {
+					t.Parallel()
+					for kind := range numFaults {
+						for n := int32(1); runKill(t, e, kc.change, kind, n); n++ {
+							killed.Lock()
+							killed.cases[e.name]++
+							killed.Unlock()
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// runKill runs one case and reports whether the change had an n-th commit.
+func runKill(t *testing.T, e engine, change func(world) catalog.Change, kind fault, n int32) bool {
+	r := newRig(t, e)
+	w := r.world()
+	before, _ := r.published(t)
+	ch := change(w)
+
+	f := &faults{rig: r, at: n, kind: kind}
+	// The lease outlives the case: a dead client's operation is taken over by force.
+	victim := f.client(catalog.Config{Who: "victim", Lease: time.Minute, Wait: time.Minute})
+	res, err := victim.Do(t.Context(), ch)
+	if f.seen.Load() < n {
+		if err != nil {
+			t.Fatalf("undisturbed change: %v", err)
+		}
+		r.checkSettled(t)
+		return false
+	}
+	name := fmt.Sprintf("%s at commit %d (%s)", kind, n, f.label)
+	after := expected(t, e, change)
+	r.checkPublished(t, name+", I1", before, after)
+	r.checkAlways(t)
+
+	switch kind {
+	case killBefore, killAfter:
+		if err == nil {
+			t.Errorf("%s: a dead client reported success", name)
+		}
+		checkRecovery(t, r, name, before, after)
+	case stallBefore, stallAfter:
+		checkTakenOver(t, r, f, name, res, err, before, after)
+	default:
+		want := after
+		if kind == failOnce && errors.Is(err, shardway.ErrUnavailable) && res.Operation == 0 {
+			want = before // an honest error: nothing has changed
+		} else if err != nil { // I5
+			t.Errorf("%s: the change became an error: %v", name, err)
+		}
+		r.checkSettled(t)
+		r.checkPublished(t, name, want)
+	}
+	return true
+}
+
+// checkRecovery lets another client recover, and compares what routers see with
+// the outcome it reports.
+func checkRecovery(t *testing.T, r *rig, name string, before, after dump) {
+	t.Helper()
+	second := r.client(catalog.Config{Who: "second"})
+	ops, err := second.Operations(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	recovered, err := second.Recover(t.Context(), true)
+	if err != nil || len(recovered) != len(ops) {
+		t.Errorf("%s: recovered %d of %d operations: %v", name, len(recovered), len(ops), err)
+	}
+	r.checkSettled(t)
+	r.checkPublished(t, name+", after recovery", before, after)
+	for _, rec := range recovered {
+		o, err := second.Outcome(t.Context(), rec.Operation.ID)
+		if err != nil || o != rec.Outcome || o != store.Done && o != store.Undone {
+			t.Errorf("%s: outcome of %s is %s, recovery said %s (%v, %v)", name, rec.Operation.ID, o, rec.Outcome, rec.Err, err)
+		}
+		want := before
+		if o == store.Done {
+			want = after
+		}
+		r.checkPublished(t, name+", recovered "+o.String(), want)
+	}
+}
+
+// checkTakenOver compares what a client that was taken over in the middle
+// reports with what has come of its change.
+func checkTakenOver(t *testing.T, r *rig, f *faults, name string, res catalog.Result, err error, before, after dump) {
+	t.Helper()
+	r.checkSettled(t)
+	for _, rec := range f.recovered {
+		if rec.Outcome != store.Done && rec.Outcome != store.Undone {
+			t.Errorf("%s: taking over %s ended %s: %v", name, rec.Operation.ID, rec.Outcome, rec.Err)
+		}
+		if (rec.Outcome == store.Done) != (err == nil) {
+			t.Errorf("%s: the operation was %s, the client reported %v", name, rec.Outcome, err)
+		}
+	}
+	want := before
+	if err == nil {
+		want = after
+	}
+	if f.recoverErr != nil || err != nil && res.Operation != 0 && !errors.Is(err, store.ErrLostLease) {
+		t.Errorf("%s: %v, %v", name, f.recoverErr, err)
+	}
+	r.checkPublished(t, name, want)
+}
+
+// expected returns what routers see after the change, made in a world of its own.
+func expected(t *testing.T, e engine, change func(world) catalog.Change) dump {
+	t.Helper()
+	r := newRig(t, memory)
+	w := r.world()
+	do(t, r.client(catalog.Config{}), change(w))
+	d, _ := r.published(t)
+	return d
+}
