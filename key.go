@@ -6,9 +6,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"reflect"
 	"strings"
 	"time"
+	"unsafe"
 )
 
 // KeyKind is the type of a sharding key. Every shard map has exactly one.
@@ -100,9 +100,9 @@ func KeyOf[K KeyType](v K) (Key, error) {
 	case time.Duration:
 		return DurationKey(v), nil
 	}
-	var u [16]byte // a named UUID type
-	reflect.Copy(reflect.ValueOf(u[:]), reflect.ValueOf(v))
-	return UUIDKey(u), nil
+	// Only a named UUID type is left, and its underlying type is [16]byte.
+	// Reflection would allocate on the way of every request.
+	return UUIDKey(*(*[16]byte)(unsafe.Pointer(&v))), nil
 }
 
 // KindOf returns the key kind of a Go type.
@@ -258,19 +258,36 @@ func DecodeKey(kind KeyKind, enc []byte) (Key, error) {
 		}
 		return UUIDKey([16]byte(enc)), nil
 	case KindString, KindBytes:
-		n := len(enc) - 2
-		if n < 0 || enc[n] != 0 || enc[n+1] != 1 {
+		if !validEncoding(kind, enc) {
 			return bad()
 		}
-		raw := bytes.ReplaceAll(enc[:n], []byte{0, 0xff}, []byte{0})
-		k := Key{kind: kind, s: string(raw)}
-		if len(raw) > MaxKeyBytes || !bytes.Equal(k.Encoded(), enc) {
-			return bad()
-		}
-		return k, nil
+		raw := bytes.ReplaceAll(enc[:len(enc)-2], []byte{0x00, 0xff}, []byte{0x00})
+		return Key{kind: kind, s: string(raw)}, nil
 	}
 	if !kind.Valid() || len(enc) != 8 {
 		return bad()
 	}
 	return Key{kind: kind, hi: binary.BigEndian.Uint64(enc)}, nil
+}
+
+// validEncoding reports whether enc is the encoding of a UUID, string or bytes
+// key. It allocates nothing.
+func validEncoding(kind KeyKind, enc []byte) bool {
+	if kind == KindUUID {
+		return len(enc) == 16
+	}
+	n := len(enc) - 2
+	if n < 0 || enc[n] != 0x00 || enc[n+1] != 0x01 {
+		return false
+	}
+	raw := 0
+	for i := 0; i < n; i, raw = i+1, raw+1 {
+		if enc[i] != 0x00 {
+			continue
+		}
+		if i++; enc[i] != 0xff { // the last zero is followed by the end mark at the latest
+			return false
+		}
+	}
+	return raw <= MaxKeyBytes
 }

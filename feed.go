@@ -1,0 +1,169 @@
+package shardway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// maxReread bounds the changed ranges that are read again in one poll. The
+// rest is forgotten, and read when somebody asks for it.
+const maxReread = 256
+
+// load reads the whole map into the cache.
+func (m *Map) load(ctx context.Context) error {
+	ok, err := m.cache.reload(func() (*snapshot, error) {
+		return loadSnapshot(ctx, m.router.src, m.described)
+	})
+	if err != nil {
+		return m.storeError(ctx, err)
+	}
+	if !ok {
+		return fmt.Errorf("the store returned an older state than before: %w", ErrUnavailable)
+	}
+	return nil
+}
+
+// follow keeps the loaded map up to date until the map is closed or gone.
+func (m *Map) follow() {
+	ctx, cancel := context.WithCancel(context.Background())
+	m.stop = cancel
+	m.router.feeds.Go(func() {
+		defer cancel()
+		since := m.cache.snapshot.Load().generation
+		ticker := time.NewTicker(m.router.cfg.PollInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			var err error
+			since, err = m.poll(ctx, since)
+			if ctx.Err() != nil {
+				return
+			}
+			m.noteFeed(err)
+		}
+	})
+}
+
+// noteFeed remembers how polling goes, and logs when that changes: nobody
+// waits for the error.
+func (m *Map) noteFeed(err error) {
+	before := m.feedError.Load()
+	switch {
+	case err != nil:
+		m.feedError.Store(&err)
+		if before == nil {
+			m.router.cfg.Logger.Warn("following a shard map fails; known keys keep their routes", "map", m.described.Name, "error", err)
+		}
+	case before != nil:
+		m.feedError.Store(nil)
+		m.router.cfg.Logger.Info("following a shard map works again", "map", m.described.Name)
+	}
+}
+
+// poll takes in what has changed after the generation since. It returns the
+// generation to ask for next time; after an error the same changes are read
+// again.
+func (m *Map) poll(ctx context.Context, since int64) (int64, error) {
+	changes, err := m.changes(ctx, since)
+	if err != nil {
+		return since, err
+	}
+	if !changes.Complete {
+		if err := m.load(ctx); err != nil {
+			return since, err
+		}
+		return m.cache.snapshot.Load().generation, nil
+	}
+	if changes.Generation <= since {
+		return since, nil
+	}
+	reread := changes.Ranges
+	if len(reread) > maxReread {
+		reread = reread[:maxReread]
+	}
+	if len(reread) == 0 { // only shards have changed
+		if _, err := m.Shards(ctx); err != nil {
+			return since, err
+		}
+	}
+	for _, r := range reread {
+		if err := m.reread(ctx, r); err != nil {
+			return since, err
+		}
+	}
+	m.cache.forget(changes.Ranges[len(reread):], changes.Generation)
+	return changes.Generation, nil
+}
+
+func (m *Map) changes(ctx context.Context, since int64) (Changes, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.router.cfg.StoreTimeout)
+	defer cancel()
+	changes, err := m.router.src.Changes(ctx, m.described, since)
+	if err != nil {
+		return Changes{}, m.storeError(ctx, err)
+	}
+	return changes, nil
+}
+
+// reread replaces what is cached of one changed range by what the store has.
+func (m *Map) reread(ctx context.Context, r Range) error {
+	ctx, cancel := context.WithTimeout(ctx, m.router.cfg.StoreTimeout)
+	defer cancel()
+	var mappings []Mapping
+	var state MapState
+	var err error
+	if m.described.Kind == ListMap {
+		mappings, state, err = m.readPoint(ctx, r.Low)
+	} else {
+		mappings, state, err = m.readRange(ctx, r)
+	}
+	if err != nil {
+		return m.storeError(ctx, err)
+	}
+	m.cache.replace(r, mappings, state)
+	return nil
+}
+
+func (m *Map) readPoint(ctx context.Context, point Key) ([]Mapping, MapState, error) {
+	m.lookups.Add(1)
+	a, err := m.router.src.Lookup(ctx, m.described, point)
+	if err != nil || !a.Found {
+		return nil, MapState{Generation: a.Generation}, err
+	}
+	return []Mapping{a.Mapping}, MapState{Generation: a.Generation, Shards: []Shard{a.Shard}}, nil
+}
+
+func (m *Map) readRange(ctx context.Context, r Range) (mappings []Mapping, state MapState, err error) {
+	state, err = m.router.src.Load(ctx, m.described, r, func(row MappingRow) error {
+		low, err := DecodeKey(m.described.KeyKind, row.Low)
+		high, herr := DecodeKey(m.described.KeyKind, row.High)
+		if err = errors.Join(err, herr); err != nil {
+			return err
+		}
+		mappings = append(mappings, Mapping{
+			ID: row.ID, MapID: m.described.ID, Range: Range{Low: low, High: high}, ShardID: row.ShardID, Status: row.Status,
+		})
+		return nil
+	})
+	return mappings, state, err
+}
+
+// smallest returns the range that holds the smallest key of a kind and no other.
+func smallest(kind KeyKind) Range {
+	r := FullRange(kind)
+	switch kind {
+	case KindUUID:
+		r.High = Key{kind: kind, lo: 1}
+	case KindString, KindBytes:
+		r.High = Key{kind: kind, s: "\x00"}
+	default:
+		r.High = Key{kind: kind, hi: 1}
+	}
+	return r
+}
