@@ -130,7 +130,7 @@ func startLocal(soft *software, settings []string) (*Server, error) {
 	if err := copyTemplate(soft, as, filepath.Join(l.home, "data")); err != nil {
 		return nil, err
 	}
-	s := &Server{local: l, admin: Database{
+	s := &Server{local: l, dropSlots: make(chan struct{}, dropsAtOnce), admin: Database{
 		Engine: string(soft.engine), Host: loopback, Name: soft.adminDB, User: adminUser, Password: adminPassword,
 	}}
 	err = errEnded
@@ -214,16 +214,14 @@ func (s *Server) chooseCreateOptions() error {
 
 // end ends the server at once and removes its files: nobody will read them.
 func (s *Server) end() error {
-	s.mu.Lock()
-	pool := s.pool
-	s.mu.Unlock()
-	if pool != nil {
+	dropErr := s.awaitDrops()
+	if pool := s.adminPool(); pool != nil {
 		_ = pool.Close()
 	}
 	l := s.local
 	err := l.endProcess(l.soft.crash)
 	l.release()
-	return errors.Join(err, os.RemoveAll(l.home))
+	return errors.Join(dropErr, err, os.RemoveAll(l.home))
 }
 
 // endProcess ends the program if it runs.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,8 +13,11 @@ import (
 	"time"
 )
 
-// adminLimit is how long an administrator's statement may take: machines that test are busy.
-const adminLimit = time.Minute
+const (
+	adminLimit       = time.Minute // for an administrator's statement: machines that test are busy
+	adminConnections = 6
+	dropsAtOnce      = 3 // leaves connections to create databases
+)
 
 // Server is a running database server and the administrator's login to it. It is safe for concurrent use.
 type Server struct {
@@ -22,9 +26,13 @@ type Server struct {
 	// createOptions ends the statement that creates a database.
 	createOptions string
 
-	mu     sync.Mutex // guards the fields below
-	pool   *sql.DB    // on admin
-	logins []string   // made on a user's own server, dropped at the end
+	drops     sync.WaitGroup // databases on their way out
+	dropSlots chan struct{}
+
+	mu      sync.Mutex // guards the fields below
+	pool    *sql.DB    // on admin
+	logins  []string   // made on a user's own server, dropped at the end
+	dropErr error      // of dropLater
 }
 
 // Postgres returns the test binary's PostgreSQL server. It skips the test when there is none, and fails it where
@@ -63,8 +71,8 @@ func (s *Server) Addr() string { return s.admin.Addr() }
 func (s *Server) Admin() Database { return s.admin }
 
 // NewDatabase makes an empty database, with the administrator as its login, for this test alone. Its name is
-// unique, also on a user's own server, and has to be quoted. It is dropped when the test ends, with whatever is
-// still connected to it; a private server's databases go with the server.
+// unique, also on a user's own server, and has to be quoted. It is dropped after the test, with whatever is still
+// connected to it; a private server's databases go with the server.
 func (s *Server) NewDatabase(t testing.TB) Database {
 	t.Helper()
 	d := s.admin
@@ -72,12 +80,15 @@ func (s *Server) NewDatabase(t testing.TB) Database {
 	if err := s.do(s.Engine().createDatabase(d.Name) + s.createOptions); err != nil {
 		t.Fatalf("creating a database: %v", err)
 	}
-	if s.local == nil || s.local.shared {
+	switch {
+	case s.local == nil:
 		t.Cleanup(func() {
 			if err := s.drop(d); err != nil {
 				t.Errorf("dropping database %q: %v", d.Name, err)
 			}
 		})
+	case s.local.shared:
+		t.Cleanup(func() { s.dropLater(d) })
 	}
 	return d
 }
@@ -88,7 +99,14 @@ func (s *Server) NewUser(t testing.TB, hint string) (user, password string) {
 	t.Helper()
 	user = unique(hint)
 	password = `Aa1-p@ss:w/ord#?% '"\;=&+{}` + randomText()
-	if err := s.do(s.Engine().createLogin(user, password)); err != nil {
+	secret := password
+	if s.local != nil && s.Engine() == EnginePostgres {
+		var err error
+		if secret, err = quickSecret(password); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.do(s.Engine().createLogin(user, secret)); err != nil {
 		t.Fatalf("creating a login: %v", err)
 	}
 	if s.local == nil {
@@ -148,6 +166,27 @@ func (s *Server) drop(d Database) error {
 	return s.do(s.Engine().dropDatabase(d.Name))
 }
 
+// dropLater drops a database while tests go on: PostgreSQL waits 100 ms for a session that is about to end.
+func (s *Server) dropLater(d Database) {
+	s.drops.Go(func() {
+		s.dropSlots <- struct{}{}
+		defer func() { <-s.dropSlots }()
+		if err := s.drop(d); err != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.dropErr = errors.Join(s.dropErr, fmt.Errorf("dropping database %q: %w", d.Name, err))
+		}
+	})
+}
+
+// awaitDrops waits for every dropLater and returns what went wrong.
+func (s *Server) awaitDrops() error {
+	s.drops.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dropErr
+}
+
 // endSessions kills every MySQL session whose current database it is.
 func (s *Server) endSessions(database string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), adminLimit)
@@ -187,8 +226,8 @@ func (s *Server) connect() error {
 	if err != nil {
 		return err
 	}
-	const connections = 4
-	pool.SetMaxOpenConns(connections)
+	pool.SetMaxOpenConns(adminConnections)
+	pool.SetMaxIdleConns(adminConnections)
 	s.mu.Lock()
 	former := s.pool
 	s.pool = pool

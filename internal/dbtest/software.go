@@ -104,7 +104,7 @@ func locatePostgres() (*software, error) {
 	slices.SortFunc(folders, func(a, b string) int { return majorOf(b) - majorOf(a) })
 	s := &software{
 		engine: EnginePostgres, account: "postgres", adminDB: "postgres",
-		initialize: initializePostgres, arguments: postgresArguments, recipe: strings.Join(postgresRecipe, " "),
+		initialize: initializePostgres, arguments: postgresArguments, recipe: "1 " + strings.Join(postgresRecipe, " "),
 		stop: syscall.SIGINT, crash: syscall.SIGQUIT,
 	}
 	var ok bool
@@ -124,8 +124,12 @@ func majorOf(folder string) (major int) {
 }
 
 func initializePostgres(s *software, as *syscall.Credential, home string) error {
+	verifier, err := quickSecret(adminPassword)
+	if err != nil {
+		return err
+	}
 	secret := filepath.Join(home, "password")
-	if err := os.WriteFile(secret, []byte(adminPassword+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(verifier+"\n"), 0o600); err != nil {
 		return fmt.Errorf("writing the administrator's password: %w", err)
 	}
 	if err := giveTo(secret, as); err != nil {
