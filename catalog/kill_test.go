@@ -22,16 +22,21 @@ const (
 	killAfter                // the client dies right after the commit
 	lostAck                  // the commit happens, its acknowledgement does not arrive
 	failOnce                 // the commit fails once, in passing
+	refuse                   // the store refuses the commit once, for good (X1, X2)
 	stallBefore              // the client stalls right before the commit; another one takes over; it goes on (I6)
 	stallAfter               // the same right after the commit
 	numFaults
+	meanwhile // right before the commit, something else happens
 )
 
 func (f fault) String() string {
-	return [...]string{"kill before", "kill after", "lost acknowledgement", "fail once", "stall before", "stall after"}[f]
+	return [...]string{"kill before", "kill after", "lost acknowledgement", "fail once", "refuse", "stall before", "stall after"}[f]
 }
 
-var errKilled = errors.New("the client is dead")
+var (
+	errKilled  = errors.New("the client is dead")
+	errRefused = errors.New("injected: refused")
+)
 
 // faults counts the commits of one client, in whichever store, and lets one
 // go wrong. It wraps the stores of a rig.
@@ -43,8 +48,10 @@ type faults struct {
 	dead  atomic.Bool
 	label string // what the commit was, for people
 
+	second     *faults             // the client that takes over, when something happens to it too
 	recovered  []catalog.Recovered // by takeOver
 	recoverErr error
+	meanwhile  func()
 }
 
 func (f *faults) commit(ctx context.Context, label string, run func() error) error {
@@ -61,8 +68,13 @@ func (f *faults) commit(ctx context.Context, label string, run func() error) err
 		return errKilled
 	case failOnce:
 		return fmt.Errorf("injected: %w", shardway.ErrUnavailable)
+	case refuse:
+		return errRefused
 	case stallBefore:
 		f.takeOver()
+		return run()
+	case meanwhile:
+		f.meanwhile()
 		return run()
 	}
 	if err := run(); err != nil {
@@ -81,7 +93,11 @@ func (f *faults) commit(ctx context.Context, label string, run func() error) err
 
 // takeOver lets another client bring everything pending to an end.
 func (f *faults) takeOver() {
-	f.recovered, f.recoverErr = f.rig.client(catalog.Config{Who: "second"}).Recover(context.Background(), true)
+	c := f.rig.client(catalog.Config{Who: "second"})
+	if f.second != nil {
+		c = f.second.client(catalog.Config{Who: "second"})
+	}
+	f.recovered, f.recoverErr = c.Recover(context.Background(), true)
 }
 
 func (f *faults) client(cfg catalog.Config) *catalog.Catalog {
@@ -264,8 +280,8 @@ func runKill(t *testing.T, e engine, change func(world) catalog.Change, kind fau
 		checkTakenOver(t, r, f, name, res, err, before, after)
 	default:
 		want := after
-		if kind == failOnce && errors.Is(err, shardway.ErrUnavailable) && res.Operation == 0 {
-			want = before // an honest error: nothing has changed
+		if honest := kind == failOnce && n == 1 || kind == refuse; honest && err != nil {
+			want = before // nothing has changed, and the error says so
 		} else if err != nil { // I5
 			t.Errorf("%s: the change became an error: %v", name, err)
 		}

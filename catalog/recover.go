@@ -31,7 +31,9 @@ func (c *Catalog) Recover(ctx context.Context, force bool) ([]Recovered, error) 
 	for _, op := range ops {
 		r := Recovered{Operation: op, Outcome: store.Pending}
 		if r.Err = c.claim(ctx, &op, force); r.Err == nil {
-			r.Outcome, r.Err = c.settleClaimed(ctx, &op, nil)
+			if r.Outcome, r.Err = c.settleClaimed(ctx, &op, nil); r.Outcome != store.Pending {
+				r.Err = nil
+			}
 			c.noteRecovered(&op, r)
 		} else if errors.Is(r.Err, errEnded) {
 			r.Outcome, r.Err = c.Outcome(ctx, op.ID)
@@ -225,25 +227,23 @@ func (c *Catalog) settleClaimed(ctx context.Context, op *store.Operation, untouc
 }
 
 func (c *Catalog) ended(ctx context.Context, op *store.Operation, o store.Outcome) (store.Outcome, error) {
-	if err := c.end(ctx, op, o); err != nil {
+	err := c.end(ctx, op, o)
+	if errors.Is(err, store.ErrLostLease) {
+		return c.await(ctx, op, err)
+	}
+	if err != nil {
 		return store.Pending, err
 	}
 	return o, nil
 }
 
-// end publishes or aborts the operation in the global store. An operation that
-// is gone and stands in the history with the wanted outcome was ended by a try
-// whose acknowledgement was lost.
+// end publishes or aborts the operation in the global store. ErrLostLease means
+// that it has ended, perhaps by a try of this very call whose acknowledgement
+// was lost, or that somebody else has taken it over.
 func (c *Catalog) end(ctx context.Context, op *store.Operation, o store.Outcome) error {
 	err := retry(ctx, func() error {
 		return c.global.Update(ctx, op.Map.ID, func(tx store.Reader, now time.Time) (store.Delta, error) {
-			_, err := c.mine(ctx, tx, op)
-			if errors.Is(err, store.ErrLostLease) {
-				if was, err := outcome(ctx, tx, op.ID); err != nil || was == o {
-					return store.Delta{}, err
-				}
-			}
-			if err != nil {
+			if _, err := c.mine(ctx, tx, op); err != nil {
 				return store.Delta{}, err
 			}
 			d := store.Delta{History: []store.Entry{entry(op, now, o)}}

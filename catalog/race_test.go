@@ -1,0 +1,85 @@
+package catalog_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/shardway/shardway/catalog"
+	"github.com/shardway/shardway/store"
+)
+
+// TestTakeOverRace lets a client stall at every commit of a change, and the
+// client that takes over stall at every commit of its recovery while the first
+// goes on. Whoever writes too late must be refused (I6), and what both report
+// must be what has come of the change (I5).
+func TestTakeOverRace(t *testing.T) {
+	for _, kc := range killCases {
+		switch kc.name {
+		case "move offline range", "add ranges on three shards", "split", "add shard":
+		default:
+			continue
+		}
+		t.Run(kc.name, func(t *testing.T) {
+			t.Parallel()
+			cases := 0
+			after := expected(t, memory, kc.change)
+			for n, more := int32(1), true; more; n++ {
+				raced := true
+				for m := int32(1); raced; m++ {
+					if more, raced = runRace(t, kc.change, n, m, after); raced {
+						cases++
+					}
+				}
+			}
+			if cases < 5 {
+				t.Errorf("only %d races were run", cases)
+			}
+			t.Logf("%d races", cases)
+		})
+	}
+}
+
+// runRace runs one case. It reports whether the change has an n-th commit, and
+// whether the recovery has an m-th.
+func runRace(t *testing.T, change func(world) catalog.Change, n, m int32, after dump) (stalls, races bool) {
+	r := newRig(t, memory)
+	w := r.world()
+	before, _ := r.published(t)
+
+	stalled, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	first := &faults{rig: r, at: n, kind: meanwhile, meanwhile: func() { close(stalled); <-goOn }}
+	go func() {
+		c := first.client(catalog.Config{Who: "first", Lease: time.Minute, Wait: time.Nanosecond})
+		_, err := c.Do(context.Background(), change(w))
+		ended <- err
+	}()
+	select {
+	case <-ended:
+		return false, false
+	case <-stalled:
+	}
+	var err error
+	second := &faults{rig: r, at: m, kind: meanwhile, meanwhile: func() { close(goOn); err = <-ended }}
+	recovered, rerr := second.client(catalog.Config{Who: "second", Lease: time.Minute}).Recover(t.Context(), true)
+	if second.seen.Load() < m {
+		close(goOn)
+		<-ended
+		return true, false
+	}
+	name := fmt.Sprintf("stalled at commits %d (%s) and %d (%s)", n, first.label, m, second.label)
+	if rerr != nil || len(recovered) != 1 {
+		t.Fatalf("%s: recovered %v, %v", name, recovered, rerr)
+	}
+	r.checkSettled(t)
+	want := before
+	if recovered[0].Outcome == store.Done {
+		want = after
+	}
+	r.checkPublished(t, name, want)
+	if err == nil && recovered[0].Outcome != store.Done {
+		t.Errorf("%s: the client reported success, the operation was %s", name, recovered[0].Outcome)
+	}
+	return true, true
+}
