@@ -5,14 +5,12 @@ import (
 	"time"
 )
 
-// threadCPU returns the CPU time of the calling OS thread, processCPU that of the whole process. Unlike wall time they
-// do not count what other programs on the machine take.
-func threadCPU() time.Duration  { return cpu(1) } // RUSAGE_THREAD
-func processCPU() time.Duration { return cpu(syscall.RUSAGE_SELF) }
-
-func cpu(who int) time.Duration {
+// threadCPU returns the CPU time of the calling OS thread. Unlike wall time it does not count what other programs on the
+// machine take.
+func threadCPU() time.Duration {
+	const thread = 1 // RUSAGE_THREAD
 	var u syscall.Rusage
-	if err := syscall.Getrusage(who, &u); err != nil {
+	if err := syscall.Getrusage(thread, &u); err != nil {
 		panic(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())

@@ -53,6 +53,10 @@ func byteStarts(n int) [][]byte {
 		}
 	}
 	slices.SortFunc(starts, bytes.Compare)
+	text = bytes.Join(starts, nil) // in memory they follow each other, as they would come from a store
+	for i := range starts {
+		starts[i] = text[16*i : 16*i+16 : 16*i+16]
+	}
 	return starts
 }
 
@@ -76,11 +80,7 @@ func ours[K any, M persistent[K, M]](m M) contender[K] {
 		floor:  func(k K) (Value, bool) { _, v, ok := (*current.Load()).Floor(k); return v, ok },
 		set:    func(k K, v Value) { swap((*current.Load()).Set(k, v)) },
 		insert: func(k K, v Value) { swap((*current.Load()).Set(k, v)) },
-		remove: func(k K) {
-			_, v, _ := (*current.Load()).Floor(k)
-			_ = v
-			swap((*current.Load()).DeleteRange(k, successor(k), false))
-		},
+		remove: func(k K) { swap((*current.Load()).DeleteRange(k, successor(k), false)) },
 	}
 }
 
