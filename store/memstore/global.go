@@ -83,6 +83,9 @@ func (g *Global) Update(ctx context.Context, m shardway.MapID, fn func(tx store.
 	if err != nil {
 		return fmt.Errorf("updating the global store: %w", err)
 	}
+	if _, ok := s.maps[m]; m != 0 && !ok {
+		return fmt.Errorf("updating shard map %d: %w", m, shardway.ErrMapNotFound)
+	}
 	d, err := fn(reader{s}, g.now())
 	if err != nil {
 		return err
