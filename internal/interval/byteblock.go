@@ -91,6 +91,40 @@ func lastAtMost(b []byte, width int, key []byte) int {
 	return i
 }
 
+// blockBuilder collects the entries of one leaf after another.
+type blockBuilder struct {
+	n        int // entries so far
+	filled   int // bytes of text so far
+	lastFrom int // the last key is text[lastFrom:lastTo], also right after block
+	lastTo   int
+	values   [leafMax * valueSize]byte
+	ends     [leafMax * 2]byte
+	text     []byte // leafMax*maxKeySize bytes
+}
+
+func (b *blockBuilder) add(key []byte, v Value) {
+	b.lastFrom = b.filled
+	b.filled += copy(b.text[b.filled:], key)
+	b.lastTo = b.filled
+	putValue(b.values[valueSize*b.n:], v)
+	binary.LittleEndian.PutUint16(b.ends[2*b.n:], uint16(b.filled))
+	b.n++
+}
+
+func (b *blockBuilder) last() []byte { return b.text[b.lastFrom:b.lastTo] }
+
+// block returns the leaf of the entries collected and begins the next one.
+func (b *blockBuilder) block() []byte {
+	leaf := newBlock(b.n, b.filled, valueSize)
+	at := 8 * b.n
+	at += copy(leaf[at:], b.values[:valueSize*b.n])
+	at += copy(leaf[at:], b.ends[:2*b.n])
+	copy(leaf[at:], b.text[:b.filled])
+	sealBlock(leaf, valueSize)
+	b.n, b.filled = 0, 0
+	return leaf
+}
+
 // head returns the first eight bytes of key as a number that orders as they do.
 func head(key []byte) uint64 {
 	if len(key) >= 8 {

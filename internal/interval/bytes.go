@@ -20,34 +20,25 @@ type Bytes struct {
 // The keys may share a buffer. It panics if they are not strictly ascending, or longer than 512 bytes.
 func BytesFromSorted(seq iter.Seq2[[]byte, Value], n int) Bytes {
 	kids := make([]kid[[]byte], 0, max(n, 0)/leafMax+1)
-	var values, ends, text, last []byte
-	count, inLeaf := 0, 0
+	var b blockBuilder
+	b.text = make([]byte, leafMax*maxKeySize)
+	count := 0
 	flush := func() {
-		leaf := newBlock(inLeaf, len(text), valueSize)
-		at := 8*inLeaf + copy(leaf[8*inLeaf:], values)
-		at += copy(leaf[at:], ends)
-		copy(leaf[at:], text)
-		sealBlock(leaf, valueSize)
+		leaf := b.block()
 		kids = append(kids, kid[[]byte]{first: blockKey(leaf, valueSize, 0), leaf: leaf})
-		values, ends, text, inLeaf = values[:0], ends[:0], text[:0], 0
 	}
 	for key, v := range seq {
 		checkSize(key)
-		if count > 0 && bytes.Compare(key, last) <= 0 {
+		if count > 0 && bytes.Compare(key, b.last()) <= 0 {
 			panic("interval: BytesFromSorted: keys are not strictly ascending")
 		}
-		if inLeaf == leafMax {
+		if b.n == leafMax {
 			flush()
 		}
-		text = append(text, key...)
-		ends = binary.LittleEndian.AppendUint16(ends, uint16(len(text)))
-		values = append(values, make([]byte, valueSize)...)
-		putValue(values[len(values)-valueSize:], v)
-		last = text[len(text)-len(key):]
-		inLeaf++
+		b.add(key, v)
 		count++
 	}
-	if inLeaf > 0 {
+	if count > 0 {
 		flush()
 	}
 	return Bytes{tree[[]byte, byteLayout]{}.build(kids, count)}
