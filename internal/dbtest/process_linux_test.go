@@ -21,7 +21,7 @@ func TestHelperServers(t *testing.T) {
 	if mode == "" {
 		return
 	}
-	fmt.Println("PIDS", Postgres(t).PID(), MariaDB(t).PID(), NewPostgres(t, PostgresOptions{}).PID())
+	fmt.Fprintln(os.Stdout, "PIDS", Postgres(t).PID(), MariaDB(t).PID(), NewPostgres(t, PostgresOptions{}).PID())
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func serverRoot(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := os.MkdirTemp(filepath.Dir(base), "shardway-dbtest-own-")
+	root, err := os.MkdirTemp(filepath.Dir(base), "shardway-dbtest-own-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
