@@ -21,6 +21,11 @@ func TestMemstoreGlobal(t *testing.T) {
 	storetest.Global(t, deployed)
 }
 
+func TestMemstoreCompare(t *testing.T) {
+	t.Parallel()
+	storetest.Compare(t, deployed, deployed)
+}
+
 func TestMemstoreUndeployed(t *testing.T) {
 	t.Parallel()
 	storetest.Undeployed(t, func(*testing.T) storetest.Deployable { return memstore.NewGlobal() })
