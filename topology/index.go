@@ -16,6 +16,8 @@ const smallIndex = 16
 // every column belong to the i-th server. It is computed once per description.
 // Its slices must not be changed.
 type Index struct {
+	// Kind is the set's.
+	Kind Kind
 	// Available has the servers that answered and said what they are.
 	Available []uint64
 	// Readable has the servers that hold data or lead to it.
@@ -31,6 +33,10 @@ type Index struct {
 	// Staleness is in nanoseconds, or NoValue; 0 for all but secondaries, as
 	// only they can be behind.
 	Staleness []int64
+	// Loads are the servers' operation counters.
+	Loads []*Load
+	// AnyDetached says that Detached is not empty.
+	AnyDetached bool
 
 	labels *labels // shared by descriptions with the same addresses and tags
 }
@@ -49,6 +55,7 @@ func newIndex(d *description) Index {
 	bits := make([]uint64, 5*words)
 	columns := make([]int64, 2*n)
 	ix := Index{
+		Kind:      d.config.Kind,
 		Available: bits[:words:words],
 		Readable:  bits[words : 2*words : 2*words],
 		Primary:   bits[2*words : 3*words : 3*words],
@@ -56,6 +63,7 @@ func newIndex(d *description) Index {
 		Detached:  bits[4*words:],
 		RTT:       columns[:n:n],
 		Staleness: columns[n:],
+		Loads:     make([]*Load, n),
 		labels:    d.index.labels,
 	}
 	for i := range d.servers {
@@ -79,8 +87,10 @@ func (ix *Index) add(i int, s *Server) {
 		ix.Secondary[word] |= bit
 		if s.Detached {
 			ix.Detached[word] |= bit
+			ix.AnyDetached = true
 		}
 	}
+	ix.Loads[i] = s.load
 	ix.RTT[i] = column(s.AverageRTT)
 	if s.Role == RoleSecondary {
 		ix.Staleness[i] = column(s.Staleness)
