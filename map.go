@@ -195,7 +195,12 @@ func (m *Map) Refresh(ctx context.Context, key Key, stale Route) (Route, error) 
 		return route, nil // another caller was faster
 	}
 	m.Evict(key, stale)
-	route, err := m.renew(ctx, key, stale, nil)
+	route, joined, err := m.renew(ctx, key, stale, nil)
+	if joined && err == nil && route.MappingID == stale.MappingID {
+		// The other caller may have asked before the change that made our
+		// route stale.
+		route, _, err = m.renew(ctx, key, stale, nil)
+	}
 	return route, m.failure(key, err)
 }
 
@@ -230,13 +235,14 @@ func (m *Map) Unreachable(ctx context.Context, key Key, failed Route) (route Rou
 			m.pauses.extend(failed.MappingID, seen)
 		}
 	}
-	route, err = m.renew(ctx, key, failed, pause)
+	route, _, err = m.renew(ctx, key, failed, pause)
 	return route, err == nil, m.failure(key, err)
 }
 
-// renew asks the store what has become of a mapping. after sees the answer
-// once, before others can ask again.
-func (m *Map) renew(ctx context.Context, key Key, stale Route, after func(Route, error)) (Route, error) {
+// renew asks the store what has become of a mapping, together with all who
+// want to know that now: joined says that another caller began. after sees the
+// answer once, before anybody can ask again.
+func (m *Map) renew(ctx context.Context, key Key, stale Route, after func(Route, error)) (route Route, joined bool, err error) {
 	ask := func(ctx context.Context) (Route, error) {
 		route, err := m.ask(ctx, key)
 		if after != nil {
@@ -244,21 +250,16 @@ func (m *Map) renew(ctx context.Context, key Key, stale Route, after func(Route,
 		}
 		return route, err
 	}
-	for attempt := 0; ; attempt++ {
-		route, joined, err := m.questions.do(ctx, question{stale: stale.MappingID}, true, ask)
-		if !joined || err != nil && !errors.Is(err, ErrKeyNotMapped) {
-			return route, err
-		}
-		// The answer was for the key of another caller, who may have asked
-		// before the change that made our route stale.
-		route, ok := m.cache.snapshot.Load().lookup(key)
-		if !ok {
-			return m.fetch(ctx, key)
-		}
-		if route.MappingID != stale.MappingID || attempt > 0 {
-			return route, nil
-		}
+	route, joined, err = m.questions.do(ctx, question{stale: stale.MappingID}, true, ask)
+	if !joined || err != nil && !errors.Is(err, ErrKeyNotMapped) {
+		return route, joined, err
 	}
+	// The answer was for another caller's key of the same mapping.
+	if route, ok := m.cache.snapshot.Load().lookup(key); ok {
+		return route, true, nil
+	}
+	route, err = m.fetch(ctx, key)
+	return route, true, err
 }
 
 // Reached is for a route whose shard was connected to: it ends the pauses of
