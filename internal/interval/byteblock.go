@@ -60,7 +60,7 @@ func blockKey(b []byte, width, i int) []byte {
 	return b[from:to:to]
 }
 
-// lastAtMost returns the index of the last key <= key, given that the first one is.
+// lastAtMost returns the index of the last key <= key, 0 if there is none: whether the first key is <= key is not checked.
 func lastAtMost(b []byte, width int, key []byte) int {
 	n := blockSize(b)
 	prefix := int(binary.LittleEndian.Uint16(b[2:]))

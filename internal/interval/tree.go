@@ -138,21 +138,18 @@ func piece(n, high, low int) int {
 	}
 }
 
-// walk calls yield for the entries under nd from key on, or for all if all is set, until yield says false.
-func (t tree[K, L]) walk(nd *node, from K, all bool, yield func(K, Value) bool) bool {
+// walk calls yield for the entries under nd from key on, until yield says false.
+func (t tree[K, L]) walk(nd *node, from K, yield func(K, Value) bool) bool {
 	var l L
-	start := 0
-	if !all {
-		start = l.child(nd.seps, from)
-	}
+	start := l.child(nd.seps, from) // 0 in all nodes behind the first
 	for i := start; i < len(nd.kids); i++ {
-		if !t.walk(nd.kids[i], from, all || i > start, yield) {
+		if !t.walk(nd.kids[i], from, yield) {
 			return false
 		}
 	}
 	for i := start; i < len(nd.leaves); i++ {
 		at := 0
-		if !all && i == start {
+		if i == start {
 			at, _ = l.search(nd.leaves[i], from)
 		}
 		for n := l.size(nd.leaves[i]); at < n; at++ {
@@ -168,7 +165,7 @@ func (t tree[K, L]) walk(nd *node, from K, all bool, yield func(K, Value) bool) 
 func (t tree[K, L]) all(from K) func(yield func(K, Value) bool) {
 	return func(yield func(K, Value) bool) {
 		if t.root != nil {
-			t.walk(t.root, from, false, yield)
+			t.walk(t.root, from, yield)
 		}
 	}
 }
