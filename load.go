@@ -57,6 +57,9 @@ func entries[K any](ctx context.Context, l *loading, a axis[K]) iter.Seq2[K, int
 			if err != nil {
 				return err
 			}
+			if r.ID <= 0 {
+				return fmt.Errorf("mapping without an id at %x: %w", r.Low, ErrInvalid)
+			}
 			order := 1
 			if !first {
 				order = a.compare(low, end)
