@@ -230,6 +230,66 @@ func TestSelector_closedMonitor(t *testing.T) {
 	})
 }
 
+// A failover seen by a real Monitor: writes wait, flow again as soon as the
+// promotion is visible, and never reach the demoted primary.
+func TestSelector_failover(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		list := []topology.Server{{Address: "p1:1"}, {Address: "p2:1"}}
+		set, err := topology.NewSet(topology.Config{Kind: topology.KindReplicaSet}, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		monitor, err := topology.OpenMonitor(topology.MonitorConfig{Set: set, Prober: failover{began: began}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer monitor.Close()
+		selector := newSelector(t, selection.Config{Source: monitor})
+		write := func() (string, time.Duration) {
+			choice, err := selector.Select(t.Context(), selection.Request{Operation: selection.Write})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer choice.Release()
+			return choice.Server().Address, time.Since(began)
+		}
+		if address, after := write(); address != "p1:1" || after != 0 {
+			t.Errorf("before: %s after %v", address, after)
+		}
+		time.Sleep(time.Minute - time.Since(began)) // fake time
+		monitor.Report(topology.Observation{Address: "p1:1", At: time.Now(), Err: errors.New("read-only")})
+		if address, after := write(); address != "p2:1" || after < 65*time.Second || after > 66*time.Second {
+			t.Errorf("after the promotion at 1m5s: %s after %v", address, after)
+		}
+		for time.Since(began) < 5*time.Minute {
+			if address, after := write(); address != "p2:1" {
+				t.Errorf("a write went to %s after %v", address, after)
+			}
+			time.Sleep(time.Second) // fake time
+		}
+	})
+}
+
+// failover: p1 is primary, is cut off at one minute, and comes back at two,
+// still writable in its old term; p2 is promoted at 65 seconds.
+type failover struct{ began time.Time }
+
+func (f failover) Probe(_ context.Context, server topology.Server) (topology.Observation, error) {
+	age := time.Since(f.began)
+	o := topology.Observation{Role: topology.RolePrimary, RTT: topology.Measured(ms), Term: topology.Term{Major: 5}}
+	switch {
+	case server.Address == "p1:1" && age >= time.Minute && age < 2*time.Minute:
+		return topology.Observation{}, errors.New("no route to host")
+	case server.Address == "p2:1" && age < 65*time.Second:
+		o.Role = topology.RoleSecondary
+	case server.Address == "p2:1":
+		o.Term.Major = 6
+	}
+	return o, nil
+}
+
 type refusing struct{}
 
 func (refusing) Probe(context.Context, topology.Server) (topology.Observation, error) {
