@@ -18,6 +18,7 @@ var floors = map[string]int{
 	"selection":      1,
 	".":              2,
 	"store":          3,
+	"internal/dsn":   3,
 	"store/sqlstore": 4, "store/memstore": 4, "store/storetest": 4, "catalog": 4, "sqlshard": 4,
 	"postgres": 5, "mysql": 5, "sqlserver": 5, "sqlite": 5,
 	"internal/demo": 6,

@@ -1,0 +1,56 @@
+package dialect
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+)
+
+// The tables stand in one file for each engine and part. Statements are
+// separated by empty lines and may be run again: they create what is missing.
+//
+//go:embed ddl
+var ddl embed.FS
+
+// Part is one of the two sets of tables.
+type Part string
+
+// The parts.
+const (
+	Global Part = "global"
+	Local  Part = "local"
+)
+
+var tables = map[Part][]string{
+	Global: {"store", "counters", "shard_maps", "shards", "mappings", "operations", "operation_parts", "history"},
+	Local:  {"local_store", "local_shard_maps", "local_shards", "local_mappings", "local_operations"},
+}
+
+// deployLock keeps two programs from creating the same tables at once. release
+// is empty for a lock that ends with the transaction.
+type deployLock struct{ take, release string }
+
+// DeployLock returns the statement that waits for the right to create tables,
+// empty where the transaction is enough, and the one that gives it back,
+// empty where the end of the transaction does.
+func (d *Dialect) DeployLock() (take, release string) { return d.deploy.take, d.deploy.release }
+
+// Create returns the statements that create the tables of a part, and leave
+// those alone that are there already.
+func (d *Dialect) Create(part Part) []string {
+	text, err := ddl.ReadFile(fmt.Sprintf("ddl/%s/%s.sql", d.name, part))
+	if err != nil {
+		panic(err) // embedded
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n\n")
+}
+
+// Drop returns the statements that drop the tables of a part. The first table
+// is the one that says there is a store.
+func (d *Dialect) Drop(part Part) []string {
+	statements := make([]string, len(tables[part]))
+	for i, t := range tables[part] {
+		statements[i] = d.SQL("DROP TABLE IF EXISTS {" + t + "}")
+	}
+	return statements
+}
