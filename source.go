@@ -52,6 +52,6 @@ type MapState struct {
 // Changes tells how a map differs from an earlier generation.
 type Changes struct {
 	Generation int64
-	Complete   bool    // false: the store has forgotten; load the whole map
+	Complete   bool    // false: the store does not know that far back, or a change since concerns the whole map: load it
 	Ranges     []Range // changed since; in a list map each is one point (High is the zero value)
 }
