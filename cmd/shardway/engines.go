@@ -1,0 +1,99 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/mysql"
+	"github.com/shardway/shardway/postgres"
+	"github.com/shardway/shardway/sqlite"
+	"github.com/shardway/shardway/sqlserver"
+)
+
+// engine is an engine that this program speaks. A further one is one line in
+// the table below.
+type engine struct {
+	name    string
+	aliases []string // other schemes of its DSNs
+	example string   // a DSN, for messages
+	parse   func(dsn string) (address, error)
+	with    func(options string) shardway.Engine
+}
+
+// address is a DSN taken apart.
+type address struct {
+	engine      shardway.Engine
+	options     string // URL query text
+	location    shardway.Location
+	credentials shardway.Credentials
+}
+
+var engines = []engine{
+	{"postgres", []string{"postgresql"}, "postgres://host:5432/database", parser(postgres.Parse, func(e postgres.Engine) string { return e.Options }),
+		func(options string) shardway.Engine { return postgres.Engine{Options: options} }},
+	{"mysql", []string{"mariadb"}, "mysql://host:3306/database", parser(mysql.Parse, func(e mysql.Engine) string { return e.Options }),
+		func(options string) shardway.Engine { return mysql.Engine{Options: options} }},
+	{"sqlserver", []string{"mssql"}, "sqlserver://host:1433?database=name", parser(sqlserver.Parse, func(e sqlserver.Engine) string { return e.Options }),
+		func(options string) shardway.Engine { return sqlserver.Engine{Options: options} }},
+	{"sqlite", nil, "sqlite:path/to/file.db", parser(sqlite.Parse, func(e sqlite.Engine) string { return e.Options }),
+		func(options string) shardway.Engine { return sqlite.Engine{Options: options} }},
+}
+
+func parser[E shardway.Engine](parse func(string) (E, shardway.Location, shardway.Credentials, error), options func(E) string) func(string) (address, error) {
+	return func(dsn string) (address, error) {
+		e, l, c, err := parse(dsn)
+		if err != nil {
+			return address{}, err
+		}
+		return address{engine: e, options: options(e), location: l, credentials: c}, nil
+	}
+}
+
+func engineNames() string {
+	names := make([]string, len(engines))
+	for i, e := range engines {
+		names[i] = e.name
+	}
+	return strings.Join(names, ", ")
+}
+
+func findEngine(name string) (engine, error) {
+	for _, e := range engines {
+		if strings.EqualFold(name, e.name) {
+			return e, nil
+		}
+		for _, alias := range e.aliases {
+			if strings.EqualFold(name, alias) {
+				return e, nil
+			}
+		}
+	}
+	return engine{}, &shardway.ArgumentError{Argument: "engine", Value: name, Reason: "is unknown: expected one of " + engineNames()}
+}
+
+// parseAddress takes a DSN apart. what names it in errors, which never show
+// the DSN: it may hold a secret.
+func parseAddress(what, dsn string) (address, error) {
+	scheme, rest, ok := strings.Cut(dsn, ":")
+	if !ok || strings.ContainsAny(scheme, "/@?= ") {
+		return address{}, &shardway.ArgumentError{Argument: what, Reason: "does not start with an engine: expected for example " + engines[0].example + " or sqlite:file.db"}
+	}
+	e, err := findEngine(scheme)
+	if err != nil {
+		return address{}, err
+	}
+	a, err := e.parse(e.name + ":" + rest)
+	if err != nil {
+		return address{}, &addressError{what: what, err: err}
+	}
+	return a, nil
+}
+
+// addressError says which DSN is wrong.
+type addressError struct {
+	what string
+	err  error
+}
+
+func (e *addressError) Error() string { return e.what + ": " + e.err.Error() }
+func (e *addressError) Unwrap() error { return e.err }

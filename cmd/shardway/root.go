@@ -1,0 +1,104 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+const rootHelp = `Shardway routes a request to the right database: key → shard → server → connection.
+This tool creates and changes the shard maps in a global store, and shows how a key is routed.
+
+Settings come from flags, else from the environment (SHARDWAY_STORE, ...), else from a
+settings file: --config, else ./shardway.yaml, else shardway/shardway.yaml in your
+configuration folder. "shardway config show" says what holds and where it comes from.
+Passwords are never flags.
+
+`
+
+const rootExample = `  export SHARDWAY_STORE=sqlite:maps.db
+  shardway init
+  shardway map create customers --kind range --key int64
+  shardway shard add s1 sqlite:s1.db --map customers
+  shardway mapping add --map customers --shard s1 --low 0 --high 1000
+  shardway route 42 --map customers --explain`
+
+// newRoot returns the whole tree of commands.
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "shardway",
+		Short:         "Operate shard maps: which database holds which keys",
+		Long:          rootHelp + exitCodesText(),
+		Example:       rootExample,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noSubcommand,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	flags := root.PersistentFlags()
+	flags.String("config", "", "settings file (default ./shardway.yaml, then the one in your configuration folder)")
+	for _, d := range allSettings {
+		if d.flag && !d.local {
+			flags.String(d.name, d.preset, d.usage)
+		}
+	}
+	root.AddGroup(
+		&cobra.Group{ID: "map", Title: "Shard maps:"},
+		&cobra.Group{ID: "see", Title: "Routing and what goes on:"},
+		&cobra.Group{ID: "store", Title: "Stores:"},
+		&cobra.Group{ID: "tool", Title: "This tool:"},
+	)
+	grouped := func(id string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = id
+			root.AddCommand(c)
+		}
+	}
+	grouped("store", initCommand(a), statusCommand(a))
+	grouped("map", mapCommand(a), shardCommand(a), mappingCommand(a))
+	grouped("see", routeCommand(a), historyCommand(a), operationsCommand(a), recoverCommand(a))
+	grouped("tool", configCommand(a), versionCommand(a))
+	root.SetHelpCommandGroupID("tool")
+	root.SetCompletionCommandGroupID("tool")
+	return root
+}
+
+// group returns a command that only holds others.
+func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Long: long,
+		Args: noSubcommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(commands...)
+	return c
+}
+
+// noSubcommand refuses what is not the name of a command.
+func noSubcommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	text := ""
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		text = ": did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usagef("%s has no command %q%s", c.CommandPath(), args[0], text)
+}
+
+// arguments demands exactly the named arguments.
+func arguments(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return usagef("%s: %s is missing", c.CommandPath(), names[len(args)])
+		case len(args) > len(names):
+			return usagef("%s: unexpected argument %q", c.CommandPath(), args[len(names)])
+		}
+		return nil
+	}
+}
+
+// example returns an example text of one command a line.
+func example(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
