@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -19,7 +20,7 @@ func testSerial(w *world) {
 	s := w.addShard(m, "s")
 	a := newMapping(s, spanFrom(0))
 	w.change(m, add(s, a))
-	const workers, each = 5, 6
+	const workers, each = 5, 8
 	for _, r := range atOnce(workers, func(int) (struct{}, error) {
 		for range each {
 			err := w.Update(w.Context(), m.ID, func(tx store.Reader, now time.Time) (store.Delta, error) {
@@ -32,6 +33,9 @@ func testSerial(w *world) {
 				}
 				counter := found[0].Mapping
 				n, _ := strconv.Atoi(counter.Lock.Reason) // empty is 0
+				for range 20 {
+					runtime.Gosched() // let the others read, if they can
+				}
 				counter.Lock = shardway.Lock{Token: "t", Reason: strconv.Itoa(n + 1)}
 				return store.Delta{Lock: list(counter)}, nil
 			})

@@ -85,13 +85,14 @@ func testDropMap(w *world) {
 	w.refused("dropping a map with a shard", used.ID, store.Delta{DropMap: used.ID}, shardway.ErrInUse)
 	w.refused("dropping a map with a pending shard", adding.ID, store.Delta{DropMap: adding.ID}, shardway.ErrInUse)
 
-	w.must(empty.ID, store.Delta{DropMap: empty.ID, History: list(
-		store.Entry{Operation: 7, At: instant, MapID: empty.ID, MapName: empty.Name, Kind: "delete shard map", Outcome: store.Done})})
+	life := list(
+		store.Entry{Operation: 7, At: instant, MapID: empty.ID, MapName: empty.Name, Kind: "delete shard map", Outcome: store.Done},
+		store.Entry{Operation: 6, At: instant, MapID: empty.ID, MapName: empty.Name, Kind: "create shard map", Outcome: store.Done})
+	w.must(empty.ID, store.Delta{History: life[1:]})
+	w.must(empty.ID, store.Delta{DropMap: empty.ID, History: life[:1]})
 	gone(w, empty)
 	wantError(w.T, "dropping a map twice", w.try(empty.ID, store.Delta{DropMap: empty.ID}), shardway.ErrMapNotFound)
-	if h := w.history(store.HistoryQuery{Map: empty.ID}); len(h) != 1 || h[0].MapName != "empty" {
-		w.Errorf("history of a dropped map = %+v, want its deletion", h)
-	}
+	w.same("history of a dropped map", life, w.history(store.HistoryQuery{Map: empty.ID}))
 
 	w.must(adding.ID, store.Delta{Abort: pending})
 	w.must(adding.ID, store.Delta{DropMap: adding.ID})
@@ -121,7 +122,11 @@ func gone(w *world, m shardway.ShardMap) {
 	wantError(w.T, "Load of a dropped map", err, shardway.ErrMapNotFound)
 	_, err = w.Changes(w.Context(), m, 1)
 	wantError(w.T, "Changes of a dropped map", err, shardway.ErrMapNotFound)
+	entries := len(w.history(store.HistoryQuery{}))
+	wantError(w.T, "History of a dropped map",
+		w.try(m.ID, store.Delta{History: list(store.Entry{At: instant, MapID: m.ID})}), shardway.ErrMapNotFound)
+	w.same("history entries", entries, len(w.history(store.HistoryQuery{})))
 	s := newShard(m, "s")
-	wantError(w.T, "Update of a dropped map",
+	wantError(w.T, "Prepare in a dropped map",
 		w.try(m.ID, store.Delta{Prepare: newOperation(m, store.Step{Shard: s, After: &s})}), shardway.ErrMapNotFound)
 }

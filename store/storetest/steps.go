@@ -140,6 +140,7 @@ func testStepDiffers(l *site) {
 	stale, fresh := *changed(s), newMapping(s, span(-10, 0))
 	have := st.before.Mappings
 	second := newShard(st.m, "second")
+	second.Version = s.Version // the id counts too
 	elsewhere := newMap("elsewhere", shardway.RangeMap, shardway.KindInt64)
 	se := newShard(elsewhere, "s")
 	for what, c := range map[string]struct {

@@ -61,6 +61,7 @@ func Global(t *testing.T, open func(t *testing.T) store.Global) {
 	run("routers_see_published_rows_only", testPublishedOnly)
 	run("large_map", testLargeMap)
 	run("changes", testChanges)
+	run("values_are_copies", testCopies)
 	run("context", testContext)
 	run("errors_pass_through", testErrorsPass)
 	run("close_is_idempotent", func(w *world) { testClose(w.T, w.Global.Close) })
@@ -98,6 +99,7 @@ func Local(t *testing.T, open func(t *testing.T) store.Local) {
 	run("old_operations_are_never_applied_again", testForgetting)
 	run("same_step_at_once_is_applied_once", testStepAtOnce)
 	run("applying_and_undoing_at_once_ends_undone", testStepRace)
+	run("values_are_copies", testLocalCopies)
 	run("context", testLocalContext)
 	run("close_is_idempotent", func(l *site) { testClose(l.T, l.Local.Close) })
 }
