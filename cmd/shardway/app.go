@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
+	"os/user"
 
 	"github.com/spf13/cobra"
 
@@ -65,7 +67,7 @@ func (a *app) open() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := catalog.Config{Who: a.set.text("who"), Logger: slog.New(&notes{w: a.errs})}
+	cfg := catalog.Config{Who: a.who(), Logger: slog.New(&notes{w: a.errs})}
 	if cfg.Lease, err = a.set.duration("lease"); err != nil {
 		return nil, err
 	}
@@ -89,3 +91,16 @@ func (s *session) close() error { return errors.Join(s.locals.Close(), s.global.
 
 // json reports whether programs read the output.
 func (a *app) json() bool { return a.set.text("output") == "json" }
+
+// who is the name that the history gets.
+func (a *app) who() string {
+	if name := a.set.text("who"); name != "" {
+		return name
+	}
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil && name == "" {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	return name + "@" + host
+}

@@ -80,11 +80,11 @@ func (s *session) changeWith(ctx context.Context, f changeFlags, ch catalog.Chan
 func (p *page) change(r catalog.Result, v changeView) {
 	switch {
 	case v.DryRun:
-		p.line("would %s %s", v.Kind, v.Summary)
+		p.line("would %s: %s", v.Kind, v.Summary)
 	case !v.Changed:
 		p.line("nothing to do: %s", v.Kind)
 	default:
-		p.line("done: %s %s (operation %s)", v.Kind, v.Summary, v.Operation)
+		p.line("done: %s: %s (operation %s)", v.Kind, v.Summary, v.Operation)
 	}
 	if v.Token != "" {
 		p.line("lock token: %s", v.Token)

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,12 +52,6 @@ func mappingLock(a *app) *cobra.Command {
 		}
 		return s.changeWith(ctx, f, catalog.LockMapping{Mapping: mp, Lock: lock, Reason: f.reason}, shown)
 	})
-}
-
-// who is the name that the history gets.
-func (s *session) who() string {
-	host, _ := os.Hostname()
-	return cmp.Or(s.set.text("who"), os.Getenv("USER")+"@"+host)
 }
 
 func mappingUnlock(a *app) *cobra.Command {

@@ -54,7 +54,7 @@ func newRoot(a *app) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	grouped("store", initCommand(a), statusCommand(a))
+	grouped("store", initCommand(a), statusCommand(a), grantsCommand(a))
 	grouped("map", mapCommand(a), shardCommand(a), mappingCommand(a))
 	grouped("see", routeCommand(a), historyCommand(a), operationsCommand(a), recoverCommand(a))
 	grouped("tool", configCommand(a), versionCommand(a))

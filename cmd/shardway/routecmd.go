@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -168,10 +169,10 @@ func (p *page) route(v routeView) {
 		verdict = "validated"
 	}
 	p.fields(
-		"key", fmt.Sprintf("%s, a %s key, encoded %s", v.Key, v.Map.KeyKind, v.Encoded),
-		"map", fmt.Sprintf("%s, a %s map at generation %d", v.Map.Name, v.Map.Kind, v.Map.Generation),
+		"key", fmt.Sprintf("%s, %s key, encoded %s", v.Key, v.Map.KeyKind, v.Encoded),
+		"map", fmt.Sprintf("%s, %s map at generation %d", v.Map.Name, v.Map.Kind, v.Map.Generation),
 		"mapping", fmt.Sprintf("%s, %s, id %s (from the %s)", v.Mapping.covers, v.Mapping.Status, v.Mapping.ID, v.From),
-		"shard", fmt.Sprintf("%s, %s, %s %s (from the %s)", v.Shard.Name, v.Shard.Status, v.Shard.Engine, v.Shard.Database, v.From),
+		"shard", fmt.Sprintf("%s, %s, %s (from the %s)", v.Shard.Name, v.Shard.Status, strings.TrimSpace(v.Shard.Engine+" "+v.Shard.Database), v.From),
 	)
 	for i, srv := range v.Shard.Servers {
 		p.line("%-9s%s", []string{"servers", ""}[min(i, 1)], srv)
