@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/shardway/shardway/topology"
 )
@@ -76,14 +77,15 @@ type Criteria struct{ rule *rule }
 
 type rule struct {
 	mode          Mode
-	tagSets       [][]topology.Tag
+	tagSets       [][]topology.TagHandle
 	maxStaleness  time.Duration
 	staleness     bool // maxStaleness was given, maybe as 0
 	predicate     func(ServerInfo) bool
 	name          string
 	prefer        func(ServerInfo) bool
 	preferName    string
-	zone          topology.Tag
+	zone          topology.TagHandle
+	zoned         bool // zone was given
 	weights       map[string]float64
 	allowDetached bool
 	err           error
@@ -198,8 +200,8 @@ func (c Criteria) String() string {
 	if r.prefer != nil {
 		parts = append(parts, "prefer "+r.preferName)
 	}
-	if r.zone.Key != "" {
-		parts = append(parts, "zone "+r.zone.Key+"="+r.zone.Value)
+	if r.zoned {
+		parts = append(parts, "zone "+r.zone.Value().Key+"="+r.zone.Value().Value)
 	}
 	if r.weights != nil {
 		parts = append(parts, "weights")
@@ -207,10 +209,10 @@ func (c Criteria) String() string {
 	return strings.Join(parts, ", ")
 }
 
-func tagText(set []topology.Tag) string {
+func tagText(set []topology.TagHandle) string {
 	labels := make([]string, len(set))
 	for i, tag := range set {
-		labels[i] = tag.Key + "=" + tag.Value
+		labels[i] = tag.Value().Key + "=" + tag.Value().Value
 	}
 	return "{" + strings.Join(labels, ",") + "}"
 }
@@ -242,7 +244,7 @@ func (r *rule) validate() error {
 			return &InvalidError{Field: "MaxStaleness", Reason: "mode primary takes no max staleness"}
 		}
 	}
-	if r.zone.Key != "" && r.weights != nil {
+	if r.zoned && r.weights != nil {
 		return &InvalidError{Field: "Weights", Reason: "a zone already balances; give one of them"}
 	}
 	return nil
@@ -260,12 +262,12 @@ func (t Tags) constrain(r *rule) error {
 	if r.predicate != nil {
 		return &InvalidError{Field: "Tags", Reason: "a predicate replaces tags; ask for them inside it"}
 	}
-	set := make([]topology.Tag, 0, len(t))
+	set := make([]topology.TagHandle, 0, len(t))
 	for key, value := range topology.NewTags(t).All() {
 		if key == "" {
 			return &InvalidError{Field: "Tags", Reason: "a tag has no name"}
 		}
-		set = append(set, topology.Tag{Key: key, Value: value})
+		set = append(set, unique.Make(topology.Tag{Key: key, Value: value}))
 	}
 	r.tagSets = append(r.tagSets, set)
 	return nil
@@ -318,7 +320,7 @@ func (z Zone) constrain(r *rule) error {
 	if z.Tag == "" {
 		return &InvalidError{Field: "Zone", Reason: "the tag has no name"}
 	}
-	r.zone = topology.Tag{Key: z.Tag, Value: z.Value}
+	r.zone, r.zoned = unique.Make(topology.Tag{Key: z.Tag, Value: z.Value}), true
 	return nil
 }
 

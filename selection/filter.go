@@ -167,7 +167,7 @@ const tagLimit = 8
 
 // fits narrows candidates to the servers with all tags of a set, or leaves them
 // alone and returns false if there are none.
-func (q *query) fits(candidates []uint64, set []topology.Tag) bool {
+func (q *query) fits(candidates []uint64, set []topology.TagHandle) bool {
 	if len(set) == 1 {
 		return narrow(candidates, q.ix.Tagged(set[0]))
 	}
@@ -216,7 +216,7 @@ func meet(word uint64, tags [][]uint64, w int) uint64 {
 }
 
 // fitsMany is fits for a set of many tags, without space on the stack.
-func (q *query) fitsMany(candidates []uint64, set []topology.Tag) bool {
+func (q *query) fitsMany(candidates []uint64, set []topology.TagHandle) bool {
 	match := func(w int) uint64 {
 		word := candidates[w]
 		for _, tag := range set {

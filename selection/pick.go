@@ -12,7 +12,7 @@ func (q *query) pick(window, spare []uint64, n int) int {
 	}
 	if q.operation == Read {
 		switch {
-		case q.rule.zone.Key != "":
+		case q.rule.zoned:
 			return q.pickInZone(window, spare, n)
 		case q.rule.weights != nil:
 			return q.pickWeighted(window)

@@ -276,7 +276,7 @@ func (q *query) exclude(spare []uint64) []uint64 {
 func (q *query) begin(winner int) Choice {
 	load := q.ix.Loads[winner]
 	load.Begin()
-	if q.rule.zone.Key != "" && q.operation == Read {
+	if q.rule.zoned && q.operation == Read {
 		load.Pick()
 	}
 	return Choice{set: q.set, index: winner}

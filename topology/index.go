@@ -3,6 +3,7 @@ package topology
 import (
 	"math"
 	"slices"
+	"unique"
 )
 
 // NoValue marks an unknown duration in the columns of an Index. It is greater
@@ -43,10 +44,10 @@ type Index struct {
 
 // labels finds servers by address and by tag.
 type labels struct {
-	addresses map[string]int // address → server; nil for a small set
-	tags      []Tag          // distinct
-	bits      [][]uint64     // bitmap of each of tags
-	byTag     map[Tag]int    // tag → position in tags; nil if they are few
+	addresses map[string]int    // address → server; nil for a small set
+	tags      []TagHandle       // distinct
+	bits      [][]uint64        // bitmap of each of tags
+	byTag     map[TagHandle]int // tag → position in tags; nil if they are few
 }
 
 func newIndex(d *description) Index {
@@ -107,7 +108,7 @@ func column(m Measurement) int64 {
 
 func newLabels(servers []Server) *labels {
 	words := (len(servers) + 63) / 64
-	l := &labels{byTag: make(map[Tag]int)}
+	l := &labels{byTag: make(map[TagHandle]int)}
 	if len(servers) > smallIndex {
 		l.addresses = make(map[string]int, len(servers))
 	}
@@ -115,7 +116,8 @@ func newLabels(servers []Server) *labels {
 		if l.addresses != nil {
 			l.addresses[servers[i].Address] = i
 		}
-		for _, tag := range servers[i].Tags.pairs {
+		for _, pair := range servers[i].Tags.pairs {
+			tag := unique.Make(pair)
 			at, found := l.byTag[tag]
 			if !found {
 				at = len(l.tags)
@@ -133,7 +135,7 @@ func newLabels(servers []Server) *labels {
 }
 
 // Tagged returns the bitmap of the servers with a tag, or nil if none has it.
-func (ix *Index) Tagged(tag Tag) []uint64 {
+func (ix *Index) Tagged(tag TagHandle) []uint64 {
 	l := ix.labels
 	if l == nil {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"unique"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -304,14 +305,14 @@ func TestSet_find(t *testing.T) {
 			if got := set.Position(list[i].Address); got != i {
 				t.Errorf("%d servers: %s is at %d", n, list[i].Address, got)
 			}
-			bits := set.Index().Tagged(topology.Tag{Key: "id", Value: fmt.Sprint(i)})
+			bits := set.Index().Tagged(unique.Make(topology.Tag{Key: "id", Value: fmt.Sprint(i)}))
 			want := make([]uint64, (n+63)/64)
 			want[i/64] = 1 << (i % 64)
 			if !slices.Equal(bits, want) {
 				t.Errorf("%d servers: tag of server %d is on %b", n, i, bits)
 			}
 		}
-		if set.Position("nobody:1") != -1 || set.Index().Tagged(topology.Tag{Key: "id", Value: "x"}) != nil {
+		if set.Position("nobody:1") != -1 || set.Index().Tagged(unique.Make(topology.Tag{Key: "id", Value: "x"})) != nil {
 			t.Errorf("%d servers: found what is not there", n)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unique"
 )
 
 // Tags are the labels of a server, such as zone=eu-1a. They are immutable, so
@@ -22,6 +23,10 @@ type Tag struct {
 	// Value is compared exactly, byte for byte.
 	Value string
 }
+
+// TagHandle stands for a Tag and is compared in one step, however long the tag
+// is. unique.Make makes it.
+type TagHandle = unique.Handle[Tag]
 
 // NewTags copies labels into Tags.
 func NewTags(labels map[string]string) Tags {
