@@ -57,9 +57,10 @@ func (m *Map) ShardMap() ShardMap {
 // is not mapped is not remembered.
 func (m *Map) Lookup(ctx context.Context, key Key, mode LookupMode) (Route, error) {
 	if mode != StoreOnly && key.kind == m.described.KeyKind {
-		if route, ok := m.cache.snapshot.Load().lookup(key); ok {
+		s := m.cache.snapshot.Load()
+		if v, ok := s.find(key); ok {
 			m.hits.add()
-			return route, nil
+			return s.route(v), nil
 		}
 	}
 	return m.miss(ctx, key, mode)

@@ -2,6 +2,8 @@ package shardway
 
 import (
 	"bytes"
+	"time"
+	"unsafe"
 
 	"github.com/shardway/shardway/internal/interval"
 )
@@ -21,11 +23,9 @@ type snapshot struct {
 }
 
 // find returns the mapping that holds a key of the map's kind. It allocates nothing.
-func (s *snapshot) find(k Key) (v interval.Value, ok bool) {
+func (s *snapshot) find(k Key) (interval.Value, bool) {
 	if s.keyKind.Fixed() {
-		var start uint64
-		start, v, ok = s.ints.Floor(k.hi)
-		return v, ok && v.ID != 0 && (s.kind == RangeMap || start == k.hi)
+		return s.findInt(k.hi)
 	}
 	if k.kind == KindUUID {
 		var buf [16]byte
@@ -35,9 +35,34 @@ func (s *snapshot) find(k Key) (v interval.Value, ok bool) {
 	return s.findBytes(k.AppendEncoded(buf[:0]))
 }
 
+func (s *snapshot) findInt(k uint64) (interval.Value, bool) {
+	start, v, _ := s.ints.Floor(k)
+	return v, v.ID != 0 && (s.kind == RangeMap || start == k)
+}
+
 func (s *snapshot) findBytes(enc []byte) (interval.Value, bool) {
-	start, v, ok := s.bytes.Floor(enc)
-	return v, ok && v.ID != 0 && (s.kind == RangeMap || bytes.Equal(start, enc))
+	start, v, _ := s.bytes.Floor(enc)
+	return v, v.ID != 0 && (s.kind == RangeMap || bytes.Equal(start, enc))
+}
+
+// findValue is find for a Go value of the map's kind. It spares numbers and
+// UUIDs, of which there are many requests, the way through a [Key].
+func findValue[K KeyType](s *snapshot, k K) (interval.Value, bool) {
+	switch k := any(k).(type) {
+	case int64:
+		return s.findInt(Int64Key(k).hi)
+	case int32:
+		return s.findInt(Int32Key(k).hi)
+	case uint64:
+		return s.findInt(k)
+	case string, []byte, time.Time, time.Duration:
+		key, err := KeyOf(k.(K))
+		if err != nil {
+			return none, false
+		}
+		return s.find(key)
+	}
+	return s.findBytes((*(*[16]byte)(unsafe.Pointer(&k)))[:]) // see KeyOf
 }
 
 // lookup returns the route for a key of the map's kind.
@@ -46,13 +71,18 @@ func (s *snapshot) lookup(k Key) (Route, bool) {
 	if !ok {
 		return Route{}, false
 	}
+	return s.route(v), true
+}
+
+// route returns the route to what find has found.
+func (s *snapshot) route(v interval.Value) Route {
 	return Route{
 		MappingID:  MappingID(v.ID),
 		Shard:      s.shards.shards[v.Ref>>1],
 		Generation: s.generation,
 		Status:     MappingStatus(v.Ref & 1),
 		FromCache:  true,
-	}, true
+	}
 }
 
 // value packs a mapping: the reference is the shard's slot, and the online bit.

@@ -63,6 +63,13 @@ func (t typed[K]) Lookup(ctx context.Context, k K) (Route, error) {
 
 // LookupIn is Lookup with a choice of where to look.
 func (t typed[K]) LookupIn(ctx context.Context, k K, mode LookupMode) (Route, error) {
+	if mode != StoreOnly {
+		s := t.m.cache.snapshot.Load()
+		if v, ok := findValue(s, k); ok {
+			t.m.hits.add()
+			return s.route(v), nil
+		}
+	}
 	key, err := KeyOf(k)
 	if err != nil {
 		return Route{}, &LookupError{Map: t.m.described.Name, Err: err}
