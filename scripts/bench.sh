@@ -41,5 +41,9 @@ trap 'rm -f "$record.part"' EXIT
 	printf '\n\n'
 } | tee "$record.part"
 "${command[@]}" 2>&1 | tee -a "$record.part"
+if ! grep -q '^Benchmark' "$record.part"; then
+	echo "bench: no benchmark matches ${BENCH:-.} in ${packages[*]}" >&2
+	exit 1
+fi
 mv "$record.part" "$record"
 echo "bench: recorded in $record"

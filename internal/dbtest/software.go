@@ -195,7 +195,8 @@ func initializeMariaDB(s *software, as *syscall.Credential, home string) error {
 }
 
 // mariadbArguments names the character set that Debian's configuration file names: without any file, which is what
-// keeps a machine's own settings out, the server would speak latin1.
+// keeps a machine's own settings out, the server would speak latin1. A commit is written but not flushed to disk (2): it outlives a killed server, which
+// with 0 it would not, and costs no wait.
 func mariadbArguments(home string, port int, settings []string) []string {
 	args := []string{
 		"--no-defaults", "--datadir=" + filepath.Join(home, "data"), "--tmpdir=" + home, "--socket=mysql.sock",
@@ -203,7 +204,7 @@ func mariadbArguments(home string, port int, settings []string) []string {
 		"--skip-name-resolve", "--max-connections=200", "--performance-schema=0",
 		"--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci",
 		"--innodb-buffer-pool-size=64M", "--innodb-log-file-size=8M", "--innodb-doublewrite=0",
-		"--innodb-use-native-aio=0", "--innodb-flush-log-at-trx-commit=0",
+		"--innodb-use-native-aio=0", "--innodb-flush-log-at-trx-commit=2",
 	}
 	for _, setting := range settings {
 		args = append(args, "--"+setting)
