@@ -128,3 +128,13 @@ func exitCodesText() string {
 	}
 	return b.String()
 }
+
+// usageHint says what to do about a mistake in the command line.
+func usageHint(command string, args []string) string {
+	for _, arg := range args {
+		if len(arg) > 1 && arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9' {
+			return fmt.Sprintf("a key that begins with - comes after --: %s --map MAP -- %s", command, arg)
+		}
+	}
+	return "see " + command + " --help"
+}

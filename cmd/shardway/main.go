@@ -44,8 +44,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 		return exitOK
 	}
 	if !a.began {
-		err = &usageError{err: err}
-		fmt.Fprintf(errs, "shardway: %s\nhint: see %s --help\n", printable(err.Error()), cmd.CommandPath())
+		fmt.Fprintf(errs, "shardway: %s\nhint: %s\n", printable(err.Error()), usageHint(cmd.CommandPath(), args))
 		return exitUsage
 	}
 	code, hint := judge(ctx, err)
