@@ -195,8 +195,8 @@ func initializeMariaDB(s *software, as *syscall.Credential, home string) error {
 }
 
 // mariadbArguments names the character set that Debian's configuration file names: without any file, which is what
-// keeps a machine's own settings out, the server would speak latin1. A commit is written but not flushed to disk (2): it outlives a killed server, which
-// with 0 it would not, and costs no wait.
+// keeps a machine's own settings out, the server would speak latin1. A commit is written but
+// not flushed to disk (2): it outlives a killed server, which with 0 it would not, and costs no wait.
 func mariadbArguments(home string, port int, settings []string) []string {
 	args := []string{
 		"--no-defaults", "--datadir=" + filepath.Join(home, "data"), "--tmpdir=" + home, "--socket=mysql.sock",
