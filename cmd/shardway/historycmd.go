@@ -98,7 +98,7 @@ func (v operationView) lease() string {
 
 func operationsCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
-		Use: "operations [ID]", Short: "List pending operations, or tell how one ended", Args: cobra.MaximumNArgs(1),
+		Use: "operations [ID]", Short: "List pending operations, or tell how one ended", Args: arguments("[ID]"),
 		Long:    "A change of shards or mappings runs as an operation through several databases. One that is\nlisted is under way, or was left behind by a client that died: then its lease has lapsed, and\nthe next change that needs its rows, or shardway recover, ends it. With an ID, tells whether\nthat operation is pending, done or undone.",
 		Example: example("shardway operations", "shardway operations 0123456789abcdef"),
 	}

@@ -121,7 +121,7 @@ func mappingAdd(a *app) *cobra.Command {
 	var shard string
 	var offline bool
 	c := &cobra.Command{
-		Use: "add [KEY] --map MAP --shard SHARD", Short: "Give a key or a range of keys to a shard", Args: cobra.MaximumNArgs(1),
+		Use: "add [KEY] --map MAP --shard SHARD", Short: "Give a key or a range of keys to a shard", Args: arguments("[KEY]"),
 		Long: "In a list map, give the KEY. In a range map, give --low, --high or both: without --low the range\nbegins with the smallest key, without --high it has no upper end.",
 		Example: example("shardway mapping add 42 --map tenants --shard s1",
 			"shardway mapping add --low 0 --high 1000 --map customers --shard s1",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -87,14 +88,22 @@ func noSubcommand(c *cobra.Command, args []string) error {
 	return usagef("%s has no command %q%s", c.CommandPath(), args[0], text)
 }
 
-// arguments demands exactly the named arguments.
+// arguments demands the named arguments. The last one may be optional, as in
+// [KEY], or stand for one or more, as in LOCATION...
 func arguments(names ...string) cobra.PositionalArgs {
+	most, least := len(names), len(names)
+	if most > 0 && strings.HasPrefix(names[most-1], "[") {
+		least--
+	}
+	if most > 0 && strings.HasSuffix(names[most-1], "...") {
+		most = math.MaxInt
+	}
 	return func(c *cobra.Command, args []string) error {
 		switch {
-		case len(args) < len(names):
-			return usagef("%s: %s is missing", c.CommandPath(), names[len(args)])
-		case len(args) > len(names):
-			return usagef("%s: unexpected argument %q", c.CommandPath(), args[len(names)])
+		case len(args) < least:
+			return usagef("%s: %s is missing", c.CommandPath(), strings.TrimSuffix(names[len(args)], "..."))
+		case len(args) > most:
+			return usagef("%s: unexpected argument %q", c.CommandPath(), args[most])
 		}
 		return nil
 	}

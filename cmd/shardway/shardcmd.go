@@ -26,7 +26,7 @@ func shardAdd(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "add NAME LOCATION... --map MAP", Short: "Make a database a shard of a map and create its local map there",
 		Long: "The local map's tables are created in the shard's database. The same database may be a\nshard of several maps.\n\n" + locationHelp,
-		Args: cobra.MinimumNArgs(2),
+		Args: arguments("NAME", "LOCATION..."),
 		Example: example("shardway shard add s1 postgres://db1:5432/tenants --map customers",
 			"shardway shard add s2 postgres://db2/tenants --server db2,zone=a --server db3,zone=b --map customers",
 			"shardway shard add s3 sqlite:s3.db --map customers --dry-run"),
