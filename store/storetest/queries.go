@@ -38,15 +38,17 @@ func (w *world) ask(m shardway.ShardMap, all []shardway.Mapping, questions []que
 	}
 }
 
-func testRangeQueries(w *world) {
+// queried fills a range map, next to another map, for [testRangeQueries]. all
+// are its mappings in the order of the answers.
+func queried(w *world) (m shardway.ShardMap, so, s1, s2 shardway.Shard, all []shardway.Mapping) {
 	other := w.addMap("other", shardway.RangeMap, shardway.KindInt64)
-	so := w.addShard(other, "s1")
+	so = w.addShard(other, "s1")
 	w.change(other, add(so, newMapping(so, spanFrom(-1000))))
-	m := w.addMap("m", shardway.RangeMap, shardway.KindInt64)
-	s1, s2 := w.addShard(m, "s1"), w.addShard(m, "s2")
+	m = w.addMap("m", shardway.RangeMap, shardway.KindInt64)
+	s1, s2 = w.addShard(m, "s1"), w.addShard(m, "s2")
 	w.same("mappings of an empty map", []store.MappingRow(nil), w.mappings(store.MappingQuery{Map: m}))
 
-	all := list( // in the order of the answers; a hole from 20 to 30
+	all = list( // a hole from 20 to 30
 		newMapping(s1, span(-10, 0)),
 		newMapping(s2, span(0, 10)),
 		newMapping(s1, span(10, 20)),
@@ -70,7 +72,11 @@ func testRangeQueries(w *world) {
 		}
 	}
 	w.same("all mappings", want, w.mappings(store.MappingQuery{Map: m}))
+	return m, so, s1, s2, all
+}
 
+func testRangeQueries(w *world) {
+	m, so, s1, s2, all := queried(w)
 	online, offline := shardway.Online, shardway.Offline
 	ids := func(at ...int) (ids []shardway.MappingID) {
 		for _, n := range at {
