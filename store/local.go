@@ -55,7 +55,8 @@ type LocalStep struct {
 //
 // Applying removes exactly the rows of Remove and Before (by id and version)
 // and inserts Add and After; when a row to remove is missing, or one to add is
-// already there, the step is refused with ErrMapsDiffer. A store may forget an
+// already there, the step is refused with ErrMapsDiffer, as is one that would
+// leave mappings without their shard. A store may forget an
 // ended operation as long as it then refuses to apply it again: it keeps the
 // highest Seq it has forgotten, and refuses to apply operations up to it that
 // it does not know.

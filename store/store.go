@@ -42,7 +42,8 @@ type Global interface {
 	// View calls fn with one consistent, read-only state of the store. fn may
 	// be called again after a transient fault.
 	View(ctx context.Context, fn func(tx Reader) error) error
-	// Update runs a change in one transaction. It serialises with every other
+	// Update runs a change in one transaction. A map that is not there is
+	// ErrMapNotFound. It serialises with every other
 	// Update of the same map (and, with map 0, with the creation and deletion
 	// of maps), calls fn, and writes the Delta that fn returns; an error of fn
 	// leaves the store as it is. now is the store's own clock, in UTC. fn must
@@ -136,9 +137,12 @@ type Delta struct {
 	// Abort takes a prepared operation back: marks are cleared, pending rows
 	// and the operation deleted.
 	Abort *Operation
-	// Lease stores Epoch, Owner and LeaseUntil of an operation.
+	// Lease stores Epoch, Owner and LeaseUntil of an operation. Publish, Abort
+	// and Lease of an operation that is not pending, or with an older epoch than
+	// it has, are ErrLostLease.
 	Lease *Operation
-	// Lock stores the Lock of each mapping by its id.
+	// Lock stores the Lock of each mapping by its id; one that is not there is
+	// ErrStale.
 	Lock []shardway.Mapping
 	// History appends entries. Those of a Publish get the map's new generation.
 	History []Entry
