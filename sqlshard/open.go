@@ -1,0 +1,198 @@
+package sqlshard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/shardway/shardway"
+)
+
+// opener opens connections for the keys and shards of one shard map. It knows
+// nothing of Go types of keys.
+type opener struct {
+	m      *shardway.Map
+	cfg    Config
+	places *places
+
+	mu     sync.Mutex // guards the fields below
+	shards map[string]*shardway.Shard
+	asOf   int64 // generation of the map when shards were read
+}
+
+// errClosed is a DB that was closed.
+var errClosed = fmt.Errorf("adapter is closed: %w", shardway.ErrUnavailable)
+
+// forKey routes a key and opens a connection.
+func (o *opener) forKey(ctx context.Context, key shardway.Key) (*Conn, error) {
+	route, err := o.m.Lookup(ctx, key, shardway.CacheAndStore)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := o.connect(ctx, route)
+	if err != nil {
+		if conn, err = o.tryAgain(ctx, key, &route, err); err != nil {
+			return nil, o.failure(key, route, err)
+		}
+	}
+	o.m.Reached(route)
+	return conn, nil
+}
+
+// tryAgain decides what becomes of a first attempt that failed: the one new
+// lookup and the one more attempt that there are. route is left as tried last.
+func (o *opener) tryAgain(ctx context.Context, key shardway.Key, route *shardway.Route, failed error) (*Conn, error) {
+	var fresh shardway.Route
+	var err error
+	switch {
+	case errors.Is(failed, errNotHere), errors.Is(failed, shardway.ErrNoStore) && route.FromCache:
+		if fresh, err = o.m.Refresh(ctx, key, *route); err != nil {
+			return nil, err
+		}
+	case errors.Is(failed, shardway.ErrUnavailable) && ctx.Err() == nil && !errors.Is(failed, errClosed):
+		var retry bool
+		if fresh, retry, err = o.m.Unreachable(ctx, key, *route); err != nil {
+			return nil, fmt.Errorf("%w; asking where the key is now: %w", failed, err)
+		}
+		if !retry {
+			return nil, failed
+		}
+	default:
+		return nil, failed
+	}
+	*route = fresh
+	conn, err := o.connect(ctx, fresh)
+	if errors.Is(err, errNotHere) {
+		err = fmt.Errorf("%w, neither before nor after asking the store again: %w", err, shardway.ErrStale)
+	}
+	return conn, err
+}
+
+// connect opens a session where a route leads and validates it there.
+func (o *opener) connect(ctx context.Context, route shardway.Route) (*Conn, error) {
+	if o.cfg.Validation == Validate && route.MappingID != 0 && !route.FromCache && route.Status == shardway.Offline {
+		return nil, shardway.ErrMappingOffline
+	}
+	for broken, retired := 0, 0; ; {
+		p, err := o.places.of(&route)
+		if err != nil {
+			return nil, err
+		}
+		s, err := p.checkout(ctx)
+		if errors.Is(err, errRetired) {
+			if retired++; retired < maxRetired {
+				continue // its shard is elsewhere, or the DB is closed: of knows
+			}
+		}
+		if err != nil {
+			return nil, connecting(ctx, err)
+		}
+		conn := &Conn{session: s, sc: s.sc, route: route}
+		if o.cfg.Validation == None {
+			return conn, nil
+		}
+		if err = conn.validate(ctx); err == nil {
+			return conn, nil
+		}
+		if !errors.Is(err, errBroken) {
+			_ = conn.Close()
+			return nil, err
+		}
+		conn.discard()
+		if broken++; broken == maxBroken {
+			p.suspect() // the next one is new
+		}
+		o.cfg.Logger.Debug("dropping a broken session", "shard", route.Shard.Name, "server", p.address, "error", err)
+	}
+}
+
+// Bounds on trying again without telling the caller.
+const (
+	maxBroken  = 2 // broken idle sessions, before all of them are given up
+	maxRetired = 8 // pools closed between finding and using them
+)
+
+// connecting gives an error of checkout its meaning.
+func connecting(ctx context.Context, err error) error {
+	const doing = "connecting"
+	switch {
+	case errors.Is(err, shardway.ErrPoolExhausted):
+		return err
+	case ctx.Err() != nil:
+		return ended(ctx, doing, err)
+	}
+	return fmt.Errorf("%s: %w: %w", doing, shardway.ErrUnavailable, err)
+}
+
+// failure adds to an error where it happened.
+func (o *opener) failure(key shardway.Key, route shardway.Route, err error) error {
+	e := &shardway.LookupError{Map: o.m.ShardMap().Name, Err: err}
+	if !key.IsZero() {
+		e.Key = key.String()
+	}
+	var known *shardway.LookupError
+	if errors.As(err, &known) && known == err {
+		return err // the router says it all
+	}
+	if route.Shard != nil {
+		e.Shard = route.Shard.Name
+		if at := choose(route.Shard); at < len(route.Shard.Location.Servers) {
+			e.Server = route.Shard.Location.Servers[at].Address
+		}
+	}
+	return e
+}
+
+// forShard opens a connection for a shard by its name.
+func (o *opener) forShard(ctx context.Context, name string) (*Conn, error) {
+	route, err := o.shardRoute(ctx, name, nil)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := o.connect(ctx, route)
+	again := route.FromCache && (errors.Is(err, errNotHere) || errors.Is(err, shardway.ErrStale) ||
+		errors.Is(err, shardway.ErrNoStore) || errors.Is(err, shardway.ErrUnavailable) && ctx.Err() == nil)
+	if again && !errors.Is(err, errClosed) {
+		fresh, readErr := o.shardRoute(ctx, name, route.Shard)
+		if readErr != nil {
+			return nil, o.failure(shardway.Key{}, route, fmt.Errorf("%w; reading the shard again: %w", err, readErr))
+		}
+		route = fresh
+		conn, err = o.connect(ctx, route)
+	}
+	if errors.Is(err, errNotHere) {
+		err = fmt.Errorf("the database is not this shard: %w", shardway.ErrStale)
+	}
+	if err != nil {
+		return nil, o.failure(shardway.Key{}, route, err)
+	}
+	return conn, nil
+}
+
+// shardRoute returns the route to a shard, from what was read before unless
+// that is stale.
+func (o *opener) shardRoute(ctx context.Context, name string, stale *shardway.Shard) (shardway.Route, error) {
+	o.mu.Lock()
+	known, asOf := o.shards[name], o.asOf
+	o.mu.Unlock()
+	if known != nil && known != stale {
+		return shardway.Route{Shard: known, Generation: asOf, FromCache: true}, nil
+	}
+	asOf = o.m.ShardMap().Generation
+	all, err := o.m.Shards(ctx)
+	if err != nil {
+		return shardway.Route{}, &shardway.LookupError{Map: o.m.ShardMap().Name, Shard: name, Err: err}
+	}
+	byName := make(map[string]*shardway.Shard, len(all))
+	for i := range all {
+		byName[all[i].Name] = &all[i]
+	}
+	o.mu.Lock()
+	o.shards, o.asOf = byName, asOf
+	o.mu.Unlock()
+	if byName[name] == nil {
+		return shardway.Route{}, &shardway.LookupError{Map: o.m.ShardMap().Name, Shard: name, Err: shardway.ErrShardNotFound}
+	}
+	return shardway.Route{Shard: byName[name], Generation: asOf}, nil
+}

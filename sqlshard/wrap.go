@@ -1,0 +1,191 @@
+package sqlshard
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+)
+
+// statement is a prepared statement of a session.
+type statement struct {
+	driver.Stmt
+	session *session
+}
+
+// ExecContext runs the statement.
+func (st *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if e, ok := st.Stmt.(driver.StmtExecContext); ok {
+		return e.ExecContext(ctx, args)
+	}
+	values, err := unnamed(args)
+	if err != nil {
+		return nil, err
+	}
+	return st.Stmt.Exec(values) //nolint:staticcheck // a driver without contexts
+}
+
+// QueryContext runs the statement.
+func (st *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := queryStatement(ctx, st.Stmt, args)
+	return watchRows(ctx, rows, err)
+}
+
+// CheckNamedValue lets the driver convert arguments.
+func (st *statement) CheckNamedValue(v *driver.NamedValue) error {
+	if c, ok := st.Stmt.(driver.NamedValueChecker); ok {
+		return c.CheckNamedValue(v)
+	}
+	return st.session.CheckNamedValue(v)
+}
+
+func queryStatement(ctx context.Context, st driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
+	if q, ok := st.(driver.StmtQueryContext); ok {
+		return q.QueryContext(ctx, args)
+	}
+	values, err := unnamed(args)
+	if err != nil {
+		return nil, err
+	}
+	return st.Query(values) //nolint:staticcheck // a driver without contexts
+}
+
+func unnamed(args []driver.NamedValue) ([]driver.Value, error) {
+	values := make([]driver.Value, len(args))
+	for i, a := range args {
+		if a.Name != "" {
+			return nil, errors.New("the driver does not support named arguments")
+		}
+		values[i] = a.Value
+	}
+	return values, nil
+}
+
+// transaction is an open transaction of a session.
+type transaction struct {
+	driver.Tx
+	session *session
+	scope   *scope
+}
+
+// Commit commits.
+func (t *transaction) Commit() error {
+	err := t.Tx.Commit()
+	t.end(err)
+	return err
+}
+
+// Rollback takes the transaction back. On a session that is to be closed
+// anyway, closing it is what does so.
+func (t *transaction) Rollback() error {
+	var err error
+	if t.scope.abandoned() {
+		err = driver.ErrBadConn
+	} else {
+		err = t.Tx.Rollback()
+	}
+	t.end(err)
+	return err
+}
+
+func (t *transaction) end(err error) {
+	t.session.inTx = err != nil // a failed end may leave it open
+	t.scope.end()
+}
+
+// rows are the rows of a query whose scope wants to know when they are closed.
+type rows struct {
+	driver.Rows
+	scope *scope
+}
+
+// watchRows ties rows to the scope in ctx, if there is one.
+func watchRows(ctx context.Context, inner driver.Rows, err error) (driver.Rows, error) {
+	if err != nil {
+		return nil, err
+	}
+	if s := scopeOf(ctx); s != nil {
+		return &rows{inner, s}, nil
+	}
+	return inner, nil
+}
+
+// Close closes the rows and ends their scope.
+func (r *rows) Close() error {
+	err := r.Rows.Close()
+	r.scope.end()
+	return err
+}
+
+// HasNextResultSet asks the driver; what drivers need not have is answered
+// here as database/sql would without it.
+func (r *rows) HasNextResultSet() bool {
+	n, ok := r.Rows.(driver.RowsNextResultSet)
+	return ok && n.HasNextResultSet()
+}
+
+// NextResultSet asks the driver.
+func (r *rows) NextResultSet() error {
+	if n, ok := r.Rows.(driver.RowsNextResultSet); ok {
+		return n.NextResultSet()
+	}
+	return io.EOF
+}
+
+// ColumnTypeScanType asks the driver.
+func (r *rows) ColumnTypeScanType(i int) reflect.Type {
+	if c, ok := r.Rows.(driver.RowsColumnTypeScanType); ok {
+		return c.ColumnTypeScanType(i)
+	}
+	return reflect.TypeFor[any]()
+}
+
+// ColumnTypeDatabaseTypeName asks the driver.
+func (r *rows) ColumnTypeDatabaseTypeName(i int) string {
+	if c, ok := r.Rows.(driver.RowsColumnTypeDatabaseTypeName); ok {
+		return c.ColumnTypeDatabaseTypeName(i)
+	}
+	return ""
+}
+
+// ColumnTypeLength asks the driver.
+func (r *rows) ColumnTypeLength(i int) (int64, bool) {
+	if c, ok := r.Rows.(driver.RowsColumnTypeLength); ok {
+		return c.ColumnTypeLength(i)
+	}
+	return 0, false
+}
+
+// ColumnTypeNullable asks the driver.
+func (r *rows) ColumnTypeNullable(i int) (nullable, ok bool) {
+	if c, ok := r.Rows.(driver.RowsColumnTypeNullable); ok {
+		return c.ColumnTypeNullable(i)
+	}
+	return false, false
+}
+
+// ColumnTypePrecisionScale asks the driver.
+func (r *rows) ColumnTypePrecisionScale(i int) (precision, scale int64, ok bool) {
+	if c, ok := r.Rows.(driver.RowsColumnTypePrecisionScale); ok {
+		return c.ColumnTypePrecisionScale(i)
+	}
+	return 0, 0, false
+}
+
+// number reads a whole number as drivers return it.
+func number(v driver.Value) (int64, error) {
+	switch v := v.(type) {
+	case int64:
+		return v, nil
+	case []byte:
+		return strconv.ParseInt(string(v), 10, 64)
+	case string:
+		return strconv.ParseInt(v, 10, 64)
+	}
+	return 0, fmt.Errorf("reading a number from a %T", v)
+}
+
+func isEnd(err error) bool { return errors.Is(err, io.EOF) }
