@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -213,44 +212,35 @@ var killCases = []struct {
 	{"unlock owner", func(w world) catalog.Change { return catalog.UnlockOwner{Map: w.ranges, Token: token} }},
 }
 
-var killed struct {
-	sync.Mutex
-	cases map[string]int
-}
-
 // TestKillMatrix stops a client right before and right after every commit of
-// every kind of change, loses the acknowledgement, and lets the commit fail in
-// passing. Then another client comes, by one of two ways. See I1-I6.
+// every kind of change, loses the acknowledgement, lets the commit fail in
+// passing or for good, and lets the client stall while another one takes over.
+// Then another client comes. See I1-I6, X1-X5, ADM-06 and ADM-07.
 func TestKillMatrix(t *testing.T) {
-	killed.cases = map[string]int{}
-	t.Cleanup(func() {
-		for name, n := range killed.cases {
-			t.Logf("kill matrix: %d cases on %s", n, name)
-		}
-	})
-	for _, e := range engines(t) {
-		t.Run(e.name, func(t *testing.T) {
-			t.Parallel()
-			for _, kc := range killCases {
-				t.Run(kc.name, func(t *testing.T) {
-					t.Parallel()
-					for kind := range numFaults {
-						for n := int32(1); runKill(t, e, kc.change, kind, n); n++ {
-							killed.Lock()
-							killed.cases[e.name]++
-							killed.Unlock()
+	each(t, engines(t), func(t *testing.T, e engine) {
+		var cases atomic.Int32
+		t.Cleanup(func() { t.Logf("kill matrix: %d cases on %s", cases.Load(), e.name) })
+		for _, kc := range killCases {
+			t.Run(kc.name, func(t *testing.T) {
+				t.Parallel()
+				after := expected(t, kc.change)
+				for kind := range numFaults {
+					for n, more := int32(1), true; more; n++ {
+						more = false
+						t.Run(fmt.Sprintf("%s %d", kind, n), func(t *testing.T) { more = runKill(t, e, kc.change, kind, n, after) })
+						if more {
+							cases.Add(1)
 						}
 					}
-				})
-			}
-		})
-	}
+				}
+			})
+		}
+	})
 }
 
 // runKill runs one case and reports whether the change had an n-th commit.
-func runKill(t *testing.T, e engine, change func(world) catalog.Change, kind fault, n int32) bool {
-	r := newRig(t, e)
-	w := r.world()
+func runKill(t *testing.T, e engine, change func(world) catalog.Change, kind fault, n int32, after dump) bool {
+	r, w := e.world(t)
 	before, _ := r.published(t)
 	ch := change(w)
 
@@ -263,10 +253,10 @@ func runKill(t *testing.T, e engine, change func(world) catalog.Change, kind fau
 			t.Fatalf("undisturbed change: %v", err)
 		}
 		r.checkSettled(t)
+		r.checkPublished(t, "undisturbed change", after)
 		return false
 	}
 	name := fmt.Sprintf("%s at commit %d (%s)", kind, n, f.label)
-	after := expected(t, e, change)
 	r.checkPublished(t, name+", I1", before, after)
 	r.checkAlways(t)
 
@@ -348,10 +338,9 @@ func checkTakenOver(t *testing.T, r *rig, f *faults, name string, res catalog.Re
 }
 
 // expected returns what routers see after the change, made in a world of its own.
-func expected(t *testing.T, e engine, change func(world) catalog.Change) dump {
+func expected(t *testing.T, change func(world) catalog.Change) dump {
 	t.Helper()
-	r := newRig(t, memory)
-	w := r.world()
+	r, w := memory.world(t)
 	do(t, r.client(catalog.Config{}), change(w))
 	d, _ := r.published(t)
 	return d

@@ -15,37 +15,40 @@ import (
 // goes on. Whoever writes too late must be refused (I6), and what both report
 // must be what has come of the change (I5).
 func TestTakeOverRace(t *testing.T) {
-	for _, kc := range killCases {
-		switch kc.name {
-		case "move offline range", "add ranges on three shards", "split", "add shard":
-		default:
-			continue
-		}
-		t.Run(kc.name, func(t *testing.T) {
-			t.Parallel()
-			cases := 0
-			after := expected(t, memory, kc.change)
-			for n, more := int32(1), true; more; n++ {
-				raced := true
-				for m := int32(1); raced; m++ {
-					if more, raced = runRace(t, kc.change, n, m, after); raced {
-						cases++
+	each(t, engines(t), func(t *testing.T, e engine) {
+		for _, kc := range killCases {
+			switch kc.name {
+			case "move offline range", "add ranges on three shards", "split", "add shard":
+			default:
+				continue
+			}
+			t.Run(kc.name, func(t *testing.T) {
+				t.Parallel()
+				cases := 0
+				after := expected(t, kc.change)
+				for n, more := int32(1), true; more; n++ {
+					raced := true
+					for m := int32(1); raced; m++ {
+						more, raced = false, false
+						t.Run(fmt.Sprintf("%d %d", n, m), func(t *testing.T) { more, raced = runRace(t, e, kc.change, n, m, after) })
+						if raced {
+							cases++
+						}
 					}
 				}
-			}
-			if cases < 5 {
-				t.Errorf("only %d races were run", cases)
-			}
-			t.Logf("%d races", cases)
-		})
-	}
+				if cases < 5 {
+					t.Errorf("only %d races were run", cases)
+				}
+				t.Logf("%d races", cases)
+			})
+		}
+	})
 }
 
 // runRace runs one case. It reports whether the change has an n-th commit, and
 // whether the recovery has an m-th.
-func runRace(t *testing.T, change func(world) catalog.Change, n, m int32, after dump) (stalls, races bool) {
-	r := newRig(t, memory)
-	w := r.world()
+func runRace(t *testing.T, e engine, change func(world) catalog.Change, n, m int32, after dump) (stalls, races bool) {
+	r, w := e.world(t)
 	before, _ := r.published(t)
 
 	stalled, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)

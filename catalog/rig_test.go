@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,25 +16,18 @@ import (
 	"github.com/shardway/shardway/store"
 )
 
-// engine gives a test fresh stores of one kind.
-type engine struct {
-	name   string
-	global func(t *testing.T) store.Global // deployed and empty
-	local  func(t *testing.T) store.Local  // empty
-}
-
 // rig is one global store, its local stores by address, and clients on them.
 type rig struct {
 	t      *testing.T
 	global store.Global
-	mu     sync.Mutex // guards locals
+	mu     sync.Mutex // guards the fields below
 	locals map[string]store.Local
+	opened []string // addresses, in the order in which they were opened first
 	open   func(t *testing.T) store.Local
 }
 
-func newRig(t *testing.T, e engine) *rig {
-	t.Helper()
-	return &rig{t: t, global: e.global(t), locals: map[string]store.Local{}, open: e.local}
+func newRig(t *testing.T, global store.Global, open func(t *testing.T) store.Local) *rig {
+	return &rig{t: t, global: global, locals: map[string]store.Local{}, open: open}
 }
 
 // Open and Normalize make the rig a [catalog.Locals].
@@ -48,6 +40,7 @@ func (r *rig) Open(_ context.Context, l shardway.Location) (store.Local, error) 
 	}
 	if r.locals[address] == nil {
 		r.locals[address] = r.open(r.t)
+		r.opened = append(r.opened, address)
 	}
 	return r.locals[address], nil
 }
@@ -99,7 +92,8 @@ type world struct {
 
 const token = shardway.LockToken("token of c")
 
-func (r *rig) world() world {
+// populate makes the world.
+func populate(r *rig) world {
 	r.t.Helper()
 	c := r.client(catalog.Config{Who: "setup"})
 	var w world
@@ -319,5 +313,3 @@ func (r *rig) checkPublished(t *testing.T, what string, want ...dump) {
 	}
 	t.Errorf("%s: routers see something else (-want +got):\n%s", what, strings.Join(diffs, "\nnor\n"))
 }
-
-var _ = time.Second
