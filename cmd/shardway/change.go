@@ -31,14 +31,10 @@ type changeView struct {
 	Operation string        `json:"operation,omitempty"` // by which shardway operations ID tells the outcome
 	Kind      string        `json:"kind"`
 	Summary   string        `json:"summary"`
-	Map       *mapName      `json:"map,omitempty"`
+	Map       string        `json:"map,omitempty"`
 	Shards    []shardView   `json:"shards,omitempty"`
 	Mappings  []mappingView `json:"mappings,omitempty"`
 	Token     string        `json:"token,omitempty"` // of a new lock
-}
-
-type mapName struct {
-	Name string `json:"name"`
 }
 
 // change makes a change, or previews it, and prints what came of it.
@@ -58,12 +54,9 @@ func (s *session) changeWith(ctx context.Context, f changeFlags, ch catalog.Chan
 	if err != nil {
 		return err
 	}
-	v := changeView{DryRun: f.dryRun, Changed: r.Operation != 0, Kind: r.Kind, Summary: r.Summary, Token: string(token)}
+	v := changeView{DryRun: f.dryRun, Changed: r.Operation != 0, Kind: r.Kind, Summary: r.Summary, Map: r.Map.Name, Token: string(token)}
 	if r.Operation != 0 {
 		v.Operation = r.Operation.String()
-	}
-	if r.Map.Name != "" {
-		v.Map = &mapName{r.Map.Name}
 	}
 	if len(r.Shards) > 0 {
 		v.Shards = viewShards(r.Shards)

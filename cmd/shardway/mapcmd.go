@@ -90,7 +90,7 @@ func mapShow(a *app) *cobra.Command {
 		}
 		v := struct {
 			mapView
-			ShardList []shardView `json:"shard_list"`
+			ShardList []shardView `json:"shards"`
 		}{viewMap(m, len(shards)), viewShards(shards)}
 		return s.emit(v, func(p *page) {
 			p.fields("map", m.Name, "kind", v.Kind, "key", v.KeyKind, "generation", strconv.FormatInt(m.Generation, 10))

@@ -45,11 +45,15 @@ func (k *pick) find(ctx context.Context, s *session, m shardway.ShardMap) (shard
 	if err != nil {
 		return shardway.Mapping{}, err
 	}
+	return s.mapping(ctx, m, id)
+}
+
+// mapping reads the mapping with an id, its lock included.
+func (s *session) mapping(ctx context.Context, m shardway.ShardMap, id shardway.MappingID) (shardway.Mapping, error) {
 	for mp, err := range s.Mappings(ctx, store.MappingQuery{Map: m, IDs: []shardway.MappingID{id}}) {
 		return mp, err
 	}
-	// The change itself refuses it as stale, and names it.
-	return shardway.Mapping{ID: id, MapID: m.ID, Range: shardway.FullRange(m.KeyKind)}, &shardway.LookupError{Map: m.Name, Err: &staleID{id}}
+	return shardway.Mapping{}, &shardway.LookupError{Map: m.Name, Err: &staleID{id}}
 }
 
 // staleID is an id that no mapping has any more.
@@ -249,6 +253,9 @@ func mappingGet(a *app) *cobra.Command {
 		}
 		mp, err := s.holding(ctx, m, args[0])
 		if err != nil {
+			return err
+		}
+		if mp, err = s.mapping(ctx, m, mp.ID); err != nil {
 			return err
 		}
 		views := s.viewMappings(ctx, m, []shardway.Mapping{mp})

@@ -17,7 +17,7 @@ type mapView struct {
 	Kind       string `json:"kind"`
 	KeyKind    string `json:"key"`
 	Generation int64  `json:"generation"`
-	Shards     int    `json:"shards"`
+	Shards     int    `json:"shard_count"`
 }
 
 func viewMap(m shardway.ShardMap, shards int) mapView {
