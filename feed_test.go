@@ -24,7 +24,7 @@ func eager(t *testing.T) (*fakeSource, *shardway.Router, *shardway.RangeShardMap
 
 // poll lets the feed look once.
 func poll() {
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // fake time
 	synctest.Wait()
 }
 

@@ -125,7 +125,7 @@ var errClosed = fmt.Errorf("router is closed: %w", ErrUnavailable)
 // does not.
 func waitError(ctx context.Context) error {
 	err := context.Cause(ctx)
-	if ctx.Err() == context.DeadlineExceeded {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("waiting for the store: %w: %w", ErrUnavailable, err)
 	}
 	return fmt.Errorf("waiting for the store: %w", err)

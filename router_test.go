@@ -299,7 +299,7 @@ func TestColdCache(t *testing.T) {
 			f.put("customers", ints(i*100, i*100+100), "s1")
 		}
 		f.set(func(f *fakeSource) {
-			f.before = func(context.Context) error { time.Sleep(200 * time.Millisecond); return nil }
+			f.before = func(context.Context) error { time.Sleep(200 * time.Millisecond); return nil } // fake time
 		})
 		r := f.open(t, shardway.Config{MaxStoreReads: 4})
 		m, err := shardway.OpenRangeShardMap[int64](t.Context(), r, "customers")

@@ -42,12 +42,12 @@ func TestUnreachablePauses(t *testing.T) {
 		}
 		f.wantLookups(t, 1)
 		for _, pause := range []time.Duration{5, 10, 20, 30, 30, 30} { // T2
-			time.Sleep(pause*time.Second - 1)
+			time.Sleep(pause*time.Second - 1) // fake time
 			if fail(t, m) {
 				t.Errorf("asked before %d s were over", pause)
 			}
 			f.wantLookups(t, 0)
-			time.Sleep(1)
+			time.Sleep(1) // fake time
 			if !fail(t, m) || fail(t, m) {
 				t.Errorf("after %d s: want one question", pause)
 			}
@@ -63,7 +63,7 @@ func TestUnreachablePauses(t *testing.T) {
 		if !fail(t, m) || fail(t, m) {
 			t.Error("after success the first failure asks at once, the second not")
 		}
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // fake time
 		if !fail(t, m) {
 			t.Error("after success pauses begin at 5 s")
 		}
@@ -79,7 +79,7 @@ func TestUnreachableAsksOnceForMany(t *testing.T) {
 		route, err := m.Lookup(t.Context(), 5)
 		want(t, route, err, "s1")
 		f.set(func(f *fakeSource) {
-			f.before = func(context.Context) error { time.Sleep(time.Second); return nil }
+			f.before = func(context.Context) error { time.Sleep(time.Second); return nil } // fake time
 		})
 		route.FromCache = true
 		var wg sync.WaitGroup
@@ -95,11 +95,11 @@ func TestUnreachableAsksOnceForMany(t *testing.T) {
 		wg.Wait()
 		f.lookups.Add(-1)
 		f.wantLookups(t, 1)
-		time.Sleep(5*time.Second - 1)
+		time.Sleep(5*time.Second - 1) // fake time
 		if fail(t, m) {
 			t.Error("a hundred failures at a time made the pause shorter than 5 s")
 		}
-		time.Sleep(1)
+		time.Sleep(1) // fake time
 		if !fail(t, m) {
 			t.Error("a hundred failures at a time made the pause longer than 5 s")
 		}
@@ -246,7 +246,7 @@ func TestRefreshAsksOnceForMany(t *testing.T) {
 		f.put("customers", ints(50, 100), "s2")
 		f.wantLookups(t, 1)
 		f.set(func(f *fakeSource) {
-			f.before = func(context.Context) error { time.Sleep(time.Second); return nil }
+			f.before = func(context.Context) error { time.Sleep(time.Second); return nil } // fake time
 		})
 		var wg sync.WaitGroup
 		for k := range int64(100) {
@@ -366,7 +366,7 @@ func TestConcurrentChanges(t *testing.T) {
 						m.Map().Refresh(ctx, shardway.Int64Key(k), route)
 					}
 					if i%50 == 0 {
-						time.Sleep(time.Millisecond)
+						time.Sleep(time.Millisecond) // fake time
 					}
 				}
 			})
@@ -379,13 +379,13 @@ func TestConcurrentChanges(t *testing.T) {
 					c.put(f, ints(split, 200), "s3")
 				})
 				if i%10 == 0 {
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // fake time
 				}
 			}
 		})
 		wg.Wait()
-		time.Sleep(10 * time.Millisecond)
-		synctest.Wait() // the feed has seen the last change
+		time.Sleep(10 * time.Millisecond) // fake time
+		synctest.Wait()                   // the feed has seen the last change
 		for k := range int64(200) {
 			cached, cerr := m.Lookup(ctx, k)
 			stored, serr := m.LookupIn(ctx, k, shardway.StoreOnly)
