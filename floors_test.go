@@ -21,8 +21,8 @@ var floors = map[string]int{
 	"internal/dsn":   3,
 	"store/sqlstore": 4, "store/memstore": 4, "store/storetest": 4, "catalog": 4, "sqlshard": 4,
 	"postgres": 5, "mysql": 5, "sqlserver": 5, "sqlite": 5,
-	"internal/demo": 6,
-	"cmd/shardway":  7, "examples/customers": 7,
+	"internal/customers": 6,
+	"cmd/shardway":       7, "examples/customers": 7,
 	"internal/dbtest": 8, // for tests only
 }
 
