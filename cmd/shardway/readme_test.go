@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/shardway/shardway/internal/dbtest"
+)
+
+// TestReadme runs the README's first steps on PostgreSQL, line by line, with
+// the test's databases in the places of the reader's.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	global := dbtest.EnginePostgres.NewDatabase(t)
+	mine := strings.NewReplacer(
+		"postgres://127.0.0.1:5432/shard1", location(dbtest.EnginePostgres.NewDatabase(t)),
+		"postgres://127.0.0.1:5432/shard2", location(dbtest.EnginePostgres.NewDatabase(t)),
+	)
+	for name, value := range map[string]string{
+		"SHARDWAY_STORE": global.DSN(), "SHARDWAY_SHARD_USER": global.User, "SHARDWAY_SHARD_PASSWORD": global.Password,
+	} {
+		if !strings.Contains(string(text), name+"=") {
+			t.Errorf("the README does not set %s", name)
+		}
+		t.Setenv(name, value)
+	}
+	var last bytes.Buffer
+	steps := 0
+	for line := range strings.Lines(string(text)) {
+		args := strings.Fields(mine.Replace(line))
+		if len(args) == 0 || args[0] != "shardway" {
+			continue
+		}
+		steps++
+		last.Reset()
+		var errs bytes.Buffer
+		if code := run(context.Background(), args[1:], strings.NewReader(""), &last, &errs); code != exitOK {
+			t.Fatalf("%s: exit code %d: %s", line, code, &errs)
+		}
+	}
+	if steps < 7 {
+		t.Fatalf("only %d steps were found", steps)
+	}
+	if got := last.String(); !strings.Contains(got, "eu2") || !strings.Contains(got, "[1000, +inf)") {
+		t.Errorf("the last step does not show the route of 4711:\n%s", got)
+	}
+}
