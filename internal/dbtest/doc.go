@@ -13,7 +13,8 @@
 //	}
 //
 // A shared server ([Postgres], [MariaDB]) is started once for a test binary, on first use; each test takes a database
-// of its own from it. A private server ([NewPostgres], [NewMariaDB]) may be stopped and killed. Servers listen on
+// of its own from it. A private server ([NewPostgres], [NewMariaDB]) may be stopped and killed. A replica set
+// ([NewPostgresSet], [NewMariaDBSet]) is private too, and its servers replicate, fail over and rejoin. Servers listen on
 // 127.0.0.1 only, run as the unprivileged account of their package when the tests run as root, and keep their data
 // on a memory file system where there is room. They never outlive the test binary, however it ends: the kernel
 // signals them when its process dies. Folders that such a death leaves behind are removed by the next run.

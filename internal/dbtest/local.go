@@ -115,6 +115,21 @@ func (s *Server) mustBePrivate(t testing.TB) {
 
 // startLocal makes a server of its own folder and port and starts it.
 func startLocal(soft *software, settings []string) (*Server, error) {
+	s, err := prepareLocal(soft, settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := copyTemplate(soft, s.local.as, s.local.data()); err != nil {
+		return nil, err
+	}
+	if err := s.startOnFreePort(); err != nil {
+		return nil, errors.Join(err, s.end())
+	}
+	return s, nil
+}
+
+// prepareLocal makes a server's folder, which has no data directory yet.
+func prepareLocal(soft *software, settings []string) (*Server, error) {
 	run, err := runFolder()
 	if err != nil {
 		return nil, err
@@ -127,26 +142,28 @@ func startLocal(soft *software, settings []string) (*Server, error) {
 	if err := makeFolder(l.home, as); err != nil {
 		return nil, err
 	}
-	if err := copyTemplate(soft, as, filepath.Join(l.home, "data")); err != nil {
-		return nil, err
-	}
-	s := &Server{local: l, dropSlots: make(chan struct{}, dropsAtOnce), admin: Database{
+	return &Server{local: l, dropSlots: make(chan struct{}, dropsAtOnce), admin: Database{
 		Engine: string(soft.engine), Host: loopback, Name: soft.adminDB, User: adminUser, Password: adminPassword,
-	}}
-	err = errEnded
+	}}, nil
+}
+
+// startOnFreePort starts a server for the first time, on a port that it keeps.
+func (s *Server) startOnFreePort() error {
+	l := s.local
+	err := errEnded
 	for try := 0; try < startTries && errors.Is(err, errEnded); try++ { // somebody else may have taken the port
 		if l.release != nil {
 			l.release()
 		}
 		if s.admin.Port, l.release, err = reservePort(); err != nil {
-			return nil, err
+			return err
 		}
 		err = s.start()
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.end())
+		return err
 	}
-	return s, s.chooseCreateOptions()
+	return s.chooseCreateOptions()
 }
 
 // start starts the program and waits until the administrator can log in.
@@ -220,9 +237,14 @@ func (s *Server) end() error {
 	}
 	l := s.local
 	err := l.endProcess(l.soft.crash)
-	l.release()
+	if l.release != nil {
+		l.release()
+	}
 	return errors.Join(dropErr, err, os.RemoveAll(l.home))
 }
+
+// data is the server's data directory.
+func (l *local) data() string { return filepath.Join(l.home, "data") }
 
 // endProcess ends the program if it runs.
 func (l *local) endProcess(how syscall.Signal) error {
