@@ -120,3 +120,19 @@ func TestBackoffForgets(t *testing.T) {
 		t.Errorf("%d mappings fail, %d are kept", n, len(b.pauses))
 	}
 }
+
+// Who asked before the shard was reached again does not begin a pause.
+func TestBackoffComesTooLate(t *testing.T) {
+	t.Parallel()
+	var b backoff
+	b.extend(1, pause{})
+	seen, _ := b.current(1)
+	b.reset(1)
+	b.extend(1, seen)
+	if _, over := b.current(1); !over {
+		t.Error("a pause began after success")
+	}
+	if seen.length != minPause {
+		t.Errorf("the first pause was %v", seen.length)
+	}
+}

@@ -172,11 +172,18 @@ func TestUnreachableAfterDeadline(t *testing.T) {
 		want(t, route, err, "s1")
 		route.FromCache = true
 		f.put("customers", ints(0, 100), "s2")
+		f.set(func(f *fakeSource) {
+			f.before = func(ctx context.Context) error {
+				time.Sleep(time.Second) // fake time
+				return ctx.Err()
+			}
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, retry, err := m.Map().Unreachable(ctx, shardway.Int64Key(5), route); retry && err != nil {
+		if _, retry, err := m.Map().Unreachable(ctx, shardway.Int64Key(5), route); retry || !errors.Is(err, context.Canceled) {
 			t.Errorf("retry %v, %v", retry, err)
 		}
+		time.Sleep(time.Second) // fake time
 		synctest.Wait()
 		route, err = m.LookupIn(t.Context(), 5, shardway.CacheOnly)
 		want(t, route, err, "s2")
@@ -219,6 +226,12 @@ func TestRefresh(t *testing.T) {
 	if m.Map().Evict(five, route) {
 		t.Error("evicted twice")
 	}
+	f.put("customers", ints(0, 50), "s1")
+	if _, err = m.Lookup(ctx, 5); err != nil || m.Map().Evict(five, route) {
+		t.Errorf("a newer mapping was evicted for an older one, %v", err)
+	}
+	route, err = m.LookupIn(ctx, 5, shardway.CacheOnly)
+	want(t, route, err, "s1")
 }
 
 // The store still says what the shard denies: the map is just being changed.
@@ -344,6 +357,32 @@ func TestOlderAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// That a key was not mapped does not undo its mapping either.
+func TestOlderMiss(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, r, m := customers(t, shardway.Config{})
+		gate, done := make(chan struct{}), make(chan struct{})
+		f.set(func(f *fakeSource) { f.after = func(*shardway.Answer) { <-gate } })
+		go func() {
+			defer close(done)
+			if _, err := m.Lookup(t.Context(), 500); !errors.Is(err, shardway.ErrKeyNotMapped) {
+				t.Errorf("the slow answer: %v", err)
+			}
+		}()
+		synctest.Wait()
+		f.set(func(f *fakeSource) { f.after = nil })
+		f.put("customers", ints(500, 600), "s3")
+		route, err := m.LookupIn(t.Context(), 500, shardway.StoreOnly)
+		want(t, route, err, "s3")
+		close(gate)
+		<-done
+		route, err = m.LookupIn(t.Context(), 500, shardway.CacheOnly)
+		want(t, route, err, "s3")
+		r.Close()
+	})
 }
 
 // Everything at once: what the cache says in the end is what the store says.
