@@ -31,7 +31,7 @@ type Engine struct {
 	// Options are parameters of modernc.org/sqlite as URL query text, such as
 	// "_txlock=immediate&_pragma=foreign_keys(1)"; empty is none. A pragma
 	// given here comes after ours: busy_timeout 5 s, journal_mode WAL,
-	// synchronous FULL. mode=ro opens files for reading only.
+	// synchronous FULL, cache_size 16 MB. mode=ro opens files for reading only.
 	Options string
 }
 
@@ -92,7 +92,7 @@ func (e Engine) Connector(address, database string, _ shardway.Credentials) (dri
 	}
 	options := url.Values{"mode": {"rw"}, "_pragma": {"busy_timeout(5000)"}}
 	if given.Get("mode") != "ro" {
-		options["_pragma"] = append(options["_pragma"], "journal_mode(WAL)", "synchronous(FULL)")
+		options["_pragma"] = append(options["_pragma"], "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-16000)")
 	}
 	for name, values := range given {
 		if name != "_pragma" {

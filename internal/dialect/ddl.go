@@ -22,7 +22,7 @@ const (
 )
 
 var tables = map[Part][]string{
-	Global: {"store", "counters", "shard_maps", "shards", "mappings", "operations", "operation_parts", "history"},
+	Global: {"store", "counters", "shard_maps", "shards", "mappings", "pending_mappings", "operations", "operation_parts", "history"},
 	Local:  {"local_store", "local_shard_maps", "local_shards", "local_mappings", "local_operations"},
 }
 

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -15,24 +14,81 @@ import (
 	"github.com/shardway/shardway/store"
 )
 
-// Mappings returns the mappings that q selects, in pages.
+// Mappings returns the mappings that q selects. Visible ones come in pages;
+// pending ones, of which there are few, are read at once and merged in.
 func (r *reader) Mappings(ctx context.Context, q store.MappingQuery) iter.Seq2[store.MappingRow, error] {
 	return func(yield func(store.MappingRow, error) bool) {
-		fail := func(err error) { yield(store.MappingRow{}, fmt.Errorf("reading mappings: %w", err)) }
-		if q.Map.ID == 0 || !q.Map.KeyKind.Valid() {
-			fail(&shardway.ArgumentError{Argument: "map", Reason: "is missing"})
-			return
-		}
-		s := selection{r: r, q: q}
-		if err := s.prepare(ctx); err != nil {
-			fail(err)
-			return
-		}
-		for left := q.Limit; ; {
-			size := pageSize(q.Limit, left)
-			page, err := s.next(ctx, size)
+		left := q.Limit
+		for row, err := range r.merged(ctx, q) {
 			if err != nil {
-				fail(err)
+				yield(store.MappingRow{}, fmt.Errorf("reading mappings: %w", err))
+				return
+			}
+			if !yield(row, nil) {
+				return
+			}
+			if left--; left == 0 {
+				return
+			}
+		}
+	}
+}
+
+// merged merges visible and pending mappings, without the query's limit.
+func (r *reader) merged(ctx context.Context, q store.MappingQuery) iter.Seq2[store.MappingRow, error] {
+	return func(yield func(store.MappingRow, error) bool) {
+		pending, err := r.pending(ctx, q)
+		if err != nil {
+			yield(store.MappingRow{}, err)
+			return
+		}
+		for row, err := range r.visible(ctx, q) {
+			for err == nil && len(pending) > 0 && pending[0].Range.Low.Compare(row.Range.Low) < 0 {
+				if !yield(pending[0], nil) {
+					return
+				}
+				pending = pending[1:]
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+		for _, row := range pending {
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// pending returns the pending mappings that q selects, in key order.
+func (r *reader) pending(ctx context.Context, q store.MappingQuery) ([]store.MappingRow, error) {
+	s, err := newSelection(q)
+	if err != nil {
+		return nil, err
+	}
+	if !q.Within.Low.IsZero() {
+		s.within(q.Within, q.Within.Low.Encoded())
+	}
+	rows, err := r.rows(ctx, s, "pending_mappings", 0)
+	for i := range rows {
+		rows[i].Pending = true
+	}
+	return rows, err
+}
+
+// visible returns the visible mappings that q selects, in key order.
+func (r *reader) visible(ctx context.Context, q store.MappingQuery) iter.Seq2[store.MappingRow, error] {
+	return func(yield func(store.MappingRow, error) bool) {
+		for {
+			s, err := r.selection(ctx, q)
+			size := pageSize(q.Limit)
+			var page []store.MappingRow
+			if err == nil {
+				page, err = r.rows(ctx, s, "mappings", size)
+			}
+			if err != nil {
+				yield(store.MappingRow{}, err)
 				return
 			}
 			for _, row := range page {
@@ -40,38 +96,33 @@ func (r *reader) Mappings(ctx context.Context, q store.MappingQuery) iter.Seq2[s
 					return
 				}
 			}
-			left -= len(page)
-			if len(page) < size || q.Limit > 0 && left <= 0 {
+			if len(page) < size || len(q.IDs) > 0 {
 				return
 			}
+			q.After = page[len(page)-1].Range.Low
 		}
 	}
 }
 
-// selection is a MappingQuery on its way through the pages.
+// selection is a query as conditions on the table m. Ids are not among them.
 type selection struct {
-	r          *reader
-	q          store.MappingQuery
+	m          shardway.ShardMap
+	ids        []shardway.MappingID
 	conditions []string
 	args       []any
-	// The last row handed out: the next page begins behind it.
-	low     []byte
-	pending int64
 }
 
 func (s *selection) add(condition string, args ...any) {
 	s.conditions, s.args = append(s.conditions, condition), append(s.args, args...)
 }
 
-// prepare turns the query into conditions.
-func (s *selection) prepare(ctx context.Context) error {
-	q := &s.q
-	s.add(`m.map_id = ?`, int64(q.Map.ID))
-	if !q.Within.Low.IsZero() {
-		if err := s.within(ctx); err != nil {
-			return err
-		}
+// newSelection turns all of a query but Within into conditions.
+func newSelection(q store.MappingQuery) (*selection, error) {
+	if q.Map.ID == 0 || !q.Map.KeyKind.Valid() {
+		return nil, &shardway.ArgumentError{Argument: "map", Reason: "is missing"}
 	}
+	s := &selection{m: q.Map, ids: q.IDs}
+	s.add(`m.map_id = ?`, int64(q.Map.ID))
 	if q.ShardID != 0 {
 		s.add(`m.shard_id = ?`, int64(q.ShardID))
 	}
@@ -84,116 +135,93 @@ func (s *selection) prepare(ctx context.Context) error {
 	if !q.After.IsZero() {
 		s.add(`m.low_key > ?`, q.After.Encoded())
 	}
-	return nil
+	return s, nil
 }
 
-// within restricts to a range. In a range map, a mapping that begins before
-// the range may reach into it; among the visible ones that can only be the
-// last, because they do not overlap, so no scan from the map's beginning is
-// needed. Pending ones are few and have an index.
-func (s *selection) within(ctx context.Context) error {
-	low, high := s.q.Within.Low.Encoded(), s.q.Within.High.Encoded()
-	if high != nil {
-		s.add(`m.low_key < ?`, high)
+// selection turns a query of visible mappings into conditions.
+func (r *reader) selection(ctx context.Context, q store.MappingQuery) (*selection, error) {
+	s, err := newSelection(q)
+	if err != nil || q.Within.Low.IsZero() {
+		return s, err
 	}
-	if s.q.Map.Kind == shardway.ListMap {
+	first := q.Within.Low.Encoded()
+	if q.Map.Kind == shardway.RangeMap {
+		first, err = r.before(ctx, q.Map.ID, first)
+	}
+	s.within(q.Within, first)
+	return s, err
+}
+
+// before returns the low key of the last visible mapping that begins up to a
+// key, or the key. In a range map only that one can reach into a range from
+// before it, because they do not overlap: no scan from the map's beginning.
+func (r *reader) before(ctx context.Context, m shardway.MapID, key []byte) ([]byte, error) {
+	first := key
+	_, err := r.t.one(ctx, `SELECT low_key FROM {mappings} WHERE map_id = ? AND low_key <= ? ORDER BY low_key DESC {first}`,
+		[]any{int64(m), key}, &first)
+	return first, err
+}
+
+// within restricts a selection to a range. In a range map first is where a
+// mapping may begin that reaches into it.
+func (s *selection) within(r shardway.Range, first []byte) {
+	low := r.Low.Encoded()
+	if !r.Open() {
+		s.add(`m.low_key < ?`, r.High.Encoded())
+	}
+	if s.m.Kind == shardway.ListMap {
 		s.add(`m.low_key >= ?`, low)
-		return nil
+		return
 	}
-	first := low
-	earlier := func(rows *sql.Rows) error {
-		var begin []byte
-		err := rows.Scan(&begin)
-		if bytes.Compare(begin, first) < 0 {
-			first = begin
-		}
-		return err
+	s.add(`(m.high_key IS NULL OR m.high_key > ?)`, low)
+	if bytes.Compare(first, low) < 0 {
+		s.add(`m.low_key >= ?`, first)
 	}
-	id := int64(s.q.Map.ID)
-	err := s.r.t.query(ctx, `SELECT low_key FROM {mappings} WHERE map_id = ? AND low_key <= ? AND pending = 0 ORDER BY low_key DESC {first}`,
-		[]any{id, low}, earlier)
-	if err == nil {
-		err = s.r.t.query(ctx, `SELECT low_key FROM {mappings} WHERE op_id > 0 AND map_id = ? AND pending = 1 AND low_key <= ? AND (high_key IS NULL OR high_key > ?)`,
-			[]any{id, low, low}, earlier)
-	}
-	s.add(`m.low_key >= ? AND (m.high_key IS NULL OR m.high_key > ?)`, first, low)
-	return err
 }
 
-// next reads at most size rows. A query by ids comes as one page when there
-// are more ids than fit one statement.
-func (s *selection) next(ctx context.Context, size int) ([]store.MappingRow, error) {
-	if len(s.q.IDs) == 0 {
-		return s.page(ctx, size, ``, nil)
+// rows reads at most size rows of a selection (0: all), in key order. One by
+// ids is read whole, as many ids at a time as fit a statement.
+func (r *reader) rows(ctx context.Context, s *selection, table string, size int) ([]store.MappingRow, error) {
+	if len(s.ids) == 0 {
+		return r.page(ctx, s, table, size)
 	}
 	var all []store.MappingRow
-	for chunk := range slices.Chunk(s.q.IDs, dialect.MaxAmong) {
+	for chunk := range slices.Chunk(s.ids, dialect.MaxAmong) {
 		numbers := make([]int64, len(chunk))
 		for i, id := range chunk {
 			numbers[i] = int64(id)
 		}
-		condition, args := s.r.t.b.d.Among(`m.mapping_id`, numbers)
-		page, err := s.page(ctx, size, condition, args)
+		condition, args := r.t.b.d.Among(`m.mapping_id`, numbers)
+		some := *s
+		some.conditions, some.args = slices.Clone(s.conditions), slices.Clone(s.args)
+		some.add(condition, args...)
+		page, err := r.page(ctx, &some, table, 0)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, page...)
 	}
-	slices.SortFunc(all, func(a, b store.MappingRow) int {
-		return cmp.Or(a.Range.Low.Compare(b.Range.Low), compareBool(a.Pending, b.Pending))
-	})
-	if all = all[:min(len(all), size)]; len(all) > 0 {
-		s.remember(all[len(all)-1])
-	}
-	return all, nil
+	slices.SortFunc(all, func(a, b store.MappingRow) int { return a.Range.Low.Compare(b.Range.Low) })
+	return slices.CompactFunc(all, func(a, b store.MappingRow) bool { return a.ID == b.ID }), nil // an id may be asked for twice
 }
 
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
+func (r *reader) page(ctx context.Context, s *selection, table string, size int) ([]store.MappingRow, error) {
+	text := `SELECT ` + mappingColumns + `, m.op_id FROM {` + table + `} m WHERE ` + strings.Join(s.conditions, ` AND `) + ` ORDER BY m.low_key`
+	args := s.args
+	if size > 0 {
+		text, args = text+` {limit}`, append(slices.Clone(args), size)
 	}
-	return 1
-}
-
-func (s *selection) remember(row store.MappingRow) {
-	s.low, s.pending = row.Range.Low.Encoded(), 0
-	if row.Pending {
-		s.pending = 1
-	}
-}
-
-func (s *selection) page(ctx context.Context, size int, condition string, more []any) ([]store.MappingRow, error) {
-	conditions, args := slices.Clone(s.conditions), slices.Clone(s.args)
-	if s.low != nil {
-		conditions = append(conditions, `m.low_key >= ? AND (m.low_key > ? OR m.pending > ?)`)
-		args = append(args, s.low, s.low, s.pending)
-	}
-	if condition != `` {
-		conditions, args = append(conditions, condition), append(args, more...)
-	}
-	text := `SELECT ` + mappingColumns + `, m.op_id, m.pending FROM {mappings} m WHERE ` +
-		strings.Join(conditions, ` AND `) + ` ORDER BY m.low_key, m.pending {limit}`
 	var page []store.MappingRow
-	err := s.r.t.query(ctx, text, append(args, size), func(rows *sql.Rows) error {
+	err := r.t.query(ctx, text, args, func(rows *sql.Rows) error {
 		var record mappingRecord
 		var row store.MappingRow
-		var pending int
-		if err := rows.Scan(append(record.dest(), &row.Operation, &pending)...); err != nil {
+		if err := rows.Scan(append(record.dest(), &row.Operation)...); err != nil {
 			return err
 		}
-		mapping, err := record.value(s.q.Map)
-		row.Mapping, row.Pending = mapping, pending != 0
+		var err error
+		row.Mapping, err = record.value(s.m)
 		page = append(page, row)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	if len(s.q.IDs) == 0 && len(page) > 0 {
-		s.remember(page[len(page)-1])
-	}
-	return page, nil
+	return page, err
 }

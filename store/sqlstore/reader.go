@@ -119,9 +119,8 @@ func (r *reader) body(ctx context.Context, o *store.Operation) error {
 // History returns entries, newest first.
 func (r *reader) History(ctx context.Context, q store.HistoryQuery) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
-		below, left := int64(0), q.Limit
-		for {
-			size := pageSize(q.Limit, left)
+		below, size := int64(0), pageSize(q.Limit)
+		for left := q.Limit; ; {
 			page, last, err := r.historyPage(ctx, q, below, size)
 			if err != nil {
 				yield(store.Entry{}, fmt.Errorf("reading history: %w", err))
@@ -131,9 +130,11 @@ func (r *reader) History(ctx context.Context, q store.HistoryQuery) iter.Seq2[st
 				if !yield(e, nil) {
 					return
 				}
+				if left--; left == 0 {
+					return
+				}
 			}
-			left -= len(page)
-			if len(page) < size || q.Limit > 0 && left <= 0 {
+			if len(page) < size {
 				return
 			}
 			below = last
@@ -141,12 +142,12 @@ func (r *reader) History(ctx context.Context, q store.HistoryQuery) iter.Seq2[st
 	}
 }
 
-// pageSize is how many rows to read next: limit 0 is no limit.
-func pageSize(limit, left int) int {
+// pageSize is how many rows to read at a time: limit 0 is no limit.
+func pageSize(limit int) int {
 	if limit <= 0 {
 		return pageRows
 	}
-	return min(left, pageRows)
+	return min(limit, pageRows)
 }
 
 func (r *reader) historyPage(ctx context.Context, q store.HistoryQuery, below int64, size int) (page []store.Entry, last int64, err error) {

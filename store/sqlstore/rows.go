@@ -109,17 +109,16 @@ func decodeRange(kind shardway.KeyKind, low, high []byte) (r shardway.Range, err
 	return r, nil
 }
 
-// mappingInsert are the columns of pending mappings for an insert.
-func mappingInsert(mappings []shardway.Mapping, m shardway.MapID, op store.OperationID) []dialect.Column {
+// pendingInsert are the columns of pending mappings for an insert.
+func pendingInsert(mappings []shardway.Mapping, m shardway.MapID, op store.OperationID) []dialect.Column {
 	n := len(mappings)
-	pending, ops, expires := make([]int64, n), make([]int64, n), make([]int64, n)
+	ops, expires := make([]int64, n), make([]int64, n)
 	tokens, owners, reasons := make([][]byte, n), make([]string, n), make([]string, n)
 	for i, v := range mappings {
-		pending[i], ops[i], expires[i] = 1, int64(op), micros(v.Lock.Expires)
+		ops[i], expires[i] = int64(op), micros(v.Lock.Expires)
 		tokens[i], owners[i], reasons[i] = tokenBytes(v.Lock.Token), text(v.Lock.Owner), text(v.Lock.Reason)
 	}
 	return append(localMappingInsert(mappings, m),
-		dialect.Column{Name: "pending", Values: pending},
 		dialect.Column{Name: "op_id", Values: ops},
 		dialect.Column{Name: "lock_token", Values: tokens},
 		dialect.Column{Name: "lock_owner", Values: owners},

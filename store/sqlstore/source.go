@@ -44,12 +44,12 @@ func (g *Global) ShardMap(ctx context.Context, name string) (shardway.ShardMap, 
 	return *found, nil
 }
 
-// lookup finds the visible mapping with the greatest low key up to a key. The
+// lookup finds the mapping with the greatest low key up to a key. The
 // map's row is there without a mapping too, and tells the generation.
 const lookup = `SELECT g.generation, ` + mappingRowColumns + `, ` + shardColumns + `
 FROM {shard_maps} g
-LEFT JOIN {mappings} m ON m.map_id = g.map_id AND m.pending = 0 AND m.low_key = (
-    SELECT f.low_key FROM {mappings} f WHERE f.map_id = ? AND f.low_key <= ? AND f.pending = 0 ORDER BY f.low_key DESC {first})
+LEFT JOIN {mappings} m ON m.map_id = g.map_id AND m.low_key = (
+    SELECT f.low_key FROM {mappings} f WHERE f.map_id = ? AND f.low_key <= ? ORDER BY f.low_key DESC {first})
 LEFT JOIN {shards} s ON s.shard_id = m.shard_id
 WHERE g.map_id = ?`
 
@@ -162,11 +162,10 @@ func load(ctx context.Context, t *transaction, m shardway.ShardMap, within shard
 	for _, r := range rows {
 		state.Shards = append(state.Shards, r.Shard)
 	}
-	sel := selection{r: &reader{t: t}, q: store.MappingQuery{Map: m, Within: within}}
-	if err := sel.prepare(ctx); err != nil {
+	sel, err := (&reader{t: t}).selection(ctx, store.MappingQuery{Map: m, Within: within})
+	if err != nil {
 		return err
 	}
-	sel.add(`m.pending = 0`)
 	return t.mappingRows(ctx, `SELECT `+mappingRowColumns+` FROM {mappings} m WHERE `+strings.Join(sel.conditions, ` AND `)+` ORDER BY m.low_key`, sel.args, each)
 }
 

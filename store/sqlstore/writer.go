@@ -86,7 +86,7 @@ func (w *writer) prepare(ctx context.Context, o *store.Operation) error {
 		}
 	}
 	removed := ids(o.Removed())
-	marked, err := w.t.execAmong(ctx, `UPDATE {mappings} SET op_id = ? WHERE map_id = ? AND pending = 0 AND op_id = 0 AND `,
+	marked, err := w.t.execAmong(ctx, `UPDATE {mappings} SET op_id = ? WHERE map_id = ? AND op_id = 0 AND `,
 		[]any{int64(o.ID), int64(o.Map.ID)}, `mapping_id`, removed)
 	if err != nil {
 		return err
@@ -101,12 +101,27 @@ func (w *writer) prepare(ctx context.Context, o *store.Operation) error {
 			}
 		}
 	}
-	if added := o.Added(); len(added) > 0 {
-		if err := w.t.insert(ctx, "mappings", mappingInsert(added, o.Map.ID, o.ID)); err != nil {
-			return fmt.Errorf("adding mappings: %w", err)
-		}
+	if err := w.addMappings(ctx, o); err != nil {
+		return fmt.Errorf("adding mappings: %w", err)
 	}
 	return w.storeOperation(ctx, o)
+}
+
+// addMappings inserts pending mappings. Their table knows nothing of the
+// visible ones, so that an id taken there is looked for.
+func (w *writer) addMappings(ctx context.Context, o *store.Operation) error {
+	added := o.Added()
+	if len(added) == 0 {
+		return nil
+	}
+	taken, err := w.count(ctx, "mappings", ids(added))
+	if err != nil {
+		return err
+	}
+	if taken > 0 {
+		return fmt.Errorf("%d ids: %w", taken, shardway.ErrExists)
+	}
+	return w.t.insert(ctx, "pending_mappings", pendingInsert(added, o.Map.ID, o.ID))
 }
 
 func (w *writer) markShard(ctx context.Context, o *store.Operation, s *shardway.Shard) error {
@@ -179,12 +194,17 @@ func (w *writer) publish(ctx context.Context, o *store.Operation) (generation in
 			return 0, err
 		}
 	}
-	removed, err := w.t.exec(ctx, `DELETE FROM {mappings} WHERE op_id = ? AND op_id > 0 AND pending = 0`, int64(o.ID))
+	removed, err := w.t.exec(ctx, `DELETE FROM {mappings} WHERE op_id = ? AND op_id > 0`, int64(o.ID))
 	if err != nil {
 		return 0, err
 	}
-	added, err := w.t.exec(ctx, `UPDATE {mappings} SET pending = 0, op_id = 0 WHERE op_id = ? AND op_id > 0 AND pending = 1`, int64(o.ID))
+	const columns = `mapping_id, map_id, low_key, high_key, shard_id, status, lock_token, lock_owner, lock_reason, lock_expires`
+	added, err := w.t.exec(ctx, `INSERT INTO {mappings} (`+columns+`, op_id)
+SELECT `+columns+`, 0 FROM {pending_mappings} WHERE map_id = ? AND op_id = ? ORDER BY low_key`, int64(o.Map.ID), int64(o.ID))
 	if err != nil {
+		return 0, err
+	}
+	if _, err := w.t.exec(ctx, `DELETE FROM {pending_mappings} WHERE map_id = ? AND op_id = ?`, int64(o.Map.ID), int64(o.ID)); err != nil {
 		return 0, err
 	}
 	if err := checkCounts(o, removed, added); err != nil {
@@ -244,11 +264,11 @@ func (w *writer) abort(ctx context.Context, o *store.Operation) error {
 	if err != nil {
 		return err
 	}
-	added, err := w.t.exec(ctx, `DELETE FROM {mappings} WHERE op_id = ? AND op_id > 0 AND pending = 1`, int64(o.ID))
+	added, err := w.t.exec(ctx, `DELETE FROM {pending_mappings} WHERE map_id = ? AND op_id = ?`, int64(o.Map.ID), int64(o.ID))
 	if err != nil {
 		return err
 	}
-	removed, err := w.t.exec(ctx, `UPDATE {mappings} SET op_id = 0 WHERE op_id = ? AND op_id > 0 AND pending = 0`, int64(o.ID))
+	removed, err := w.t.exec(ctx, `UPDATE {mappings} SET op_id = 0 WHERE op_id = ? AND op_id > 0`, int64(o.ID))
 	if err != nil {
 		return err
 	}
@@ -322,29 +342,35 @@ func (w *writer) lock(ctx context.Context, mappings []shardway.Mapping) error {
 	for lock, numbers := range groups {
 		// An engine may count a row that gets what it has as unchanged, so the
 		// rows are counted before.
-		known, err := w.count(ctx, numbers)
-		if err != nil {
-			return err
+		known := 0
+		for _, table := range []string{"mappings", "pending_mappings"} {
+			n, err := w.count(ctx, table, numbers)
+			if err != nil {
+				return err
+			}
+			if known += n; n == 0 {
+				continue
+			}
+			_, err = w.t.execAmong(ctx, `UPDATE {`+table+`} SET lock_token = ?, lock_owner = ?, lock_reason = ?, lock_expires = ? WHERE `,
+				[]any{tokenBytes(lock.Token), text(lock.Owner), text(lock.Reason), micros(lock.Expires)}, `mapping_id`, numbers)
+			if err != nil {
+				return err
+			}
 		}
 		if known != len(numbers) {
 			return fmt.Errorf("%d of %d mappings have changed: %w", len(numbers)-known, len(numbers), shardway.ErrStale)
-		}
-		_, err = w.t.execAmong(ctx, `UPDATE {mappings} SET lock_token = ?, lock_owner = ?, lock_reason = ?, lock_expires = ? WHERE `,
-			[]any{tokenBytes(lock.Token), text(lock.Owner), text(lock.Reason), micros(lock.Expires)}, `mapping_id`, numbers)
-		if err != nil {
-			return err
 		}
 	}
 	return nil
 }
 
-// count returns how many mappings with these ids there are.
-func (w *writer) count(ctx context.Context, numbers []int64) (known int, err error) {
+// count returns how many mappings with these ids a table has.
+func (w *writer) count(ctx context.Context, table string, numbers []int64) (known int, err error) {
 	for len(numbers) > 0 {
 		n := min(len(numbers), dialect.MaxAmong)
 		condition, args := w.t.b.d.Among(`mapping_id`, numbers[:n])
 		var c int
-		if _, err := w.t.one(ctx, `SELECT COUNT(*) FROM {mappings} WHERE `+condition, args, &c); err != nil {
+		if _, err := w.t.one(ctx, `SELECT COUNT(*) FROM {`+table+`} WHERE `+condition, args, &c); err != nil {
 			return 0, err
 		}
 		known += c

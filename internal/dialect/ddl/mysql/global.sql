@@ -39,15 +39,29 @@ CREATE TABLE IF NOT EXISTS shardway_mappings (
     high_key varbinary(512),
     shard_id bigint NOT NULL,
     status smallint NOT NULL,
-    pending smallint NOT NULL,
     op_id bigint NOT NULL,
     lock_token varbinary(512),
     lock_owner mediumtext NOT NULL,
     lock_reason mediumtext NOT NULL,
     lock_expires bigint NOT NULL,
-    PRIMARY KEY (map_id, low_key, pending),
+    PRIMARY KEY (map_id, low_key),
     KEY mappings_by_shard (shard_id, low_key),
     KEY mappings_by_operation (op_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+
+CREATE TABLE IF NOT EXISTS shardway_pending_mappings (
+    mapping_id bigint NOT NULL UNIQUE,
+    map_id bigint NOT NULL,
+    low_key varbinary(512) NOT NULL,
+    high_key varbinary(512),
+    shard_id bigint NOT NULL,
+    status smallint NOT NULL,
+    op_id bigint NOT NULL,
+    lock_token varbinary(512),
+    lock_owner mediumtext NOT NULL,
+    lock_reason mediumtext NOT NULL,
+    lock_expires bigint NOT NULL,
+    PRIMARY KEY (map_id, op_id, low_key)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 
 CREATE TABLE IF NOT EXISTS shardway_operations (

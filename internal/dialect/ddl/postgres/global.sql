@@ -43,18 +43,32 @@ CREATE TABLE IF NOT EXISTS shardway.mappings (
     high_key bytea,
     shard_id bigint NOT NULL,
     status smallint NOT NULL,
-    pending smallint NOT NULL,
     op_id bigint NOT NULL,
     lock_token bytea,
     lock_owner text NOT NULL,
     lock_reason text NOT NULL,
     lock_expires bigint NOT NULL,
-    PRIMARY KEY (map_id, low_key, pending)
+    PRIMARY KEY (map_id, low_key)
 )
 
 CREATE INDEX IF NOT EXISTS mappings_by_shard ON shardway.mappings (shard_id, low_key)
 
 CREATE INDEX IF NOT EXISTS mappings_by_operation ON shardway.mappings (op_id) WHERE op_id > 0
+
+CREATE TABLE IF NOT EXISTS shardway.pending_mappings (
+    mapping_id bigint NOT NULL UNIQUE,
+    map_id bigint NOT NULL,
+    low_key bytea NOT NULL,
+    high_key bytea,
+    shard_id bigint NOT NULL,
+    status smallint NOT NULL,
+    op_id bigint NOT NULL,
+    lock_token bytea,
+    lock_owner text NOT NULL,
+    lock_reason text NOT NULL,
+    lock_expires bigint NOT NULL,
+    PRIMARY KEY (map_id, op_id, low_key)
+)
 
 CREATE TABLE IF NOT EXISTS shardway.operations (
     op_id bigint PRIMARY KEY,

@@ -4,12 +4,12 @@ CREATE TABLE IF NOT EXISTS shardway_store (
     major integer NOT NULL,
     minor integer NOT NULL,
     created integer NOT NULL
-) WITHOUT ROWID
+)
 
 CREATE TABLE IF NOT EXISTS shardway_counters (
     one_row integer PRIMARY KEY CHECK (one_row = 1),
     operation_seq integer NOT NULL
-) WITHOUT ROWID
+)
 
 CREATE TABLE IF NOT EXISTS shardway_shard_maps (
     map_id integer PRIMARY KEY,
@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS shardway_shard_maps (
     kind integer NOT NULL,
     key_kind integer NOT NULL,
     generation integer NOT NULL
-) WITHOUT ROWID
+)
 
 CREATE TABLE IF NOT EXISTS shardway_shards (
     shard_id integer PRIMARY KEY,
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS shardway_shards (
     version integer NOT NULL,
     op_id integer NOT NULL,
     pending integer NOT NULL
-) WITHOUT ROWID
+)
 
 CREATE TABLE IF NOT EXISTS shardway_mappings (
     mapping_id integer NOT NULL UNIQUE,
@@ -39,18 +39,32 @@ CREATE TABLE IF NOT EXISTS shardway_mappings (
     high_key blob,
     shard_id integer NOT NULL,
     status integer NOT NULL,
-    pending integer NOT NULL,
     op_id integer NOT NULL,
     lock_token blob,
     lock_owner text NOT NULL,
     lock_reason text NOT NULL,
     lock_expires integer NOT NULL,
-    PRIMARY KEY (map_id, low_key, pending)
-) WITHOUT ROWID
+    UNIQUE (map_id, low_key)
+)
 
 CREATE INDEX IF NOT EXISTS shardway_mappings_by_shard ON shardway_mappings (shard_id, low_key)
 
 CREATE INDEX IF NOT EXISTS shardway_mappings_by_operation ON shardway_mappings (op_id) WHERE op_id > 0
+
+CREATE TABLE IF NOT EXISTS shardway_pending_mappings (
+    mapping_id integer NOT NULL UNIQUE,
+    map_id integer NOT NULL,
+    low_key blob NOT NULL,
+    high_key blob,
+    shard_id integer NOT NULL,
+    status integer NOT NULL,
+    op_id integer NOT NULL,
+    lock_token blob,
+    lock_owner text NOT NULL,
+    lock_reason text NOT NULL,
+    lock_expires integer NOT NULL,
+    UNIQUE (map_id, op_id, low_key)
+)
 
 CREATE TABLE IF NOT EXISTS shardway_operations (
     op_id integer PRIMARY KEY,
@@ -64,7 +78,7 @@ CREATE TABLE IF NOT EXISTS shardway_operations (
     epoch integer NOT NULL,
     owner text NOT NULL,
     lease_until integer NOT NULL
-) WITHOUT ROWID
+)
 
 CREATE TABLE IF NOT EXISTS shardway_operation_parts (
     op_id integer NOT NULL,

@@ -4,14 +4,14 @@ CREATE TABLE IF NOT EXISTS shardway_local_store (
     major integer NOT NULL,
     minor integer NOT NULL,
     forgotten_seq integer NOT NULL
-) WITHOUT ROWID
+)
 
 CREATE TABLE IF NOT EXISTS shardway_local_shard_maps (
     map_id integer PRIMARY KEY,
     name text NOT NULL,
     kind integer NOT NULL,
     key_kind integer NOT NULL
-) WITHOUT ROWID
+)
 
 CREATE TABLE IF NOT EXISTS shardway_local_shards (
     map_id integer PRIMARY KEY,
@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS shardway_local_shards (
     servers text NOT NULL,
     status integer NOT NULL,
     version integer NOT NULL
-) WITHOUT ROWID
+)
 
 CREATE TABLE IF NOT EXISTS shardway_local_mappings (
     mapping_id integer PRIMARY KEY,
@@ -32,13 +32,13 @@ CREATE TABLE IF NOT EXISTS shardway_local_mappings (
     shard_id integer NOT NULL,
     status integer NOT NULL,
     UNIQUE (map_id, low_key)
-) WITHOUT ROWID
+)
 
 CREATE TABLE IF NOT EXISTS shardway_local_operations (
     op_id integer PRIMARY KEY,
     seq integer NOT NULL,
     epoch integer NOT NULL,
     state integer NOT NULL
-) WITHOUT ROWID
+)
 
 CREATE INDEX IF NOT EXISTS shardway_local_operations_not_applied ON shardway_local_operations (seq) WHERE state <> 2

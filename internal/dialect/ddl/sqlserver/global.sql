@@ -46,13 +46,12 @@ CREATE TABLE shardway.mappings (
     high_key varbinary(512),
     shard_id bigint NOT NULL,
     status smallint NOT NULL,
-    pending smallint NOT NULL,
     op_id bigint NOT NULL,
     lock_token varbinary(512),
     lock_owner nvarchar(max) NOT NULL,
     lock_reason nvarchar(max) NOT NULL,
     lock_expires bigint NOT NULL,
-    PRIMARY KEY (map_id, low_key, pending)
+    PRIMARY KEY (map_id, low_key)
 )
 
 IF NOT EXISTS (SELECT 1 FROM sys.indexes WHERE name = 'mappings_by_shard' AND object_id = OBJECT_ID('shardway.mappings'))
@@ -60,6 +59,22 @@ CREATE INDEX mappings_by_shard ON shardway.mappings (shard_id, low_key)
 
 IF NOT EXISTS (SELECT 1 FROM sys.indexes WHERE name = 'mappings_by_operation' AND object_id = OBJECT_ID('shardway.mappings'))
 CREATE INDEX mappings_by_operation ON shardway.mappings (op_id) WHERE op_id > 0
+
+IF OBJECT_ID('shardway.pending_mappings') IS NULL
+CREATE TABLE shardway.pending_mappings (
+    mapping_id bigint NOT NULL UNIQUE,
+    map_id bigint NOT NULL,
+    low_key varbinary(512) NOT NULL,
+    high_key varbinary(512),
+    shard_id bigint NOT NULL,
+    status smallint NOT NULL,
+    op_id bigint NOT NULL,
+    lock_token varbinary(512),
+    lock_owner nvarchar(max) NOT NULL,
+    lock_reason nvarchar(max) NOT NULL,
+    lock_expires bigint NOT NULL,
+    PRIMARY KEY (map_id, op_id, low_key)
+)
 
 IF OBJECT_ID('shardway.operations') IS NULL
 CREATE TABLE shardway.operations (
