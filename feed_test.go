@@ -238,6 +238,20 @@ func TestLoadRefusesDamage(t *testing.T) {
 	}
 }
 
+func TestLoadRefusesOnePointTwice(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []shardway.KeyKind{shardway.KindInt32, shardway.KindString} {
+		f := newFake()
+		f.addMap("m", shardway.ListMap, kind)
+		f.put("m", shardway.Range{Low: shardway.MinKey(kind)}, "s1")
+		f.maps["m"].mappings = append(f.maps["m"].mappings, f.maps["m"].mappings[0])
+		_, err := f.open(t, shardway.Config{LoadPolicy: shardway.Eager}).Map(t.Context(), "m")
+		if !errors.Is(err, shardway.ErrInvalid) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
 // Every kind of key loads, in both kinds of map, with gaps and without.
 func TestLoadEveryKind(t *testing.T) {
 	t.Parallel()

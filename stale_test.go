@@ -122,6 +122,13 @@ func TestUnreachableFindsNews(t *testing.T) {
 	if !retry || fresh.Shard.Location.Servers[0].Address != "/elsewhere" || fresh.MappingID != route.MappingID {
 		t.Errorf("a shard that moved: retry %v, %+v", retry, fresh)
 	}
+	f.wantLookups(t, 2)
+	known, retry, err := m.Map().Unreachable(ctx, five, route) // one who failed at the old place, later
+	want(t, known, err, "s1")
+	if !retry || !known.FromCache || known.Shard.Location.Servers[0].Address != "/elsewhere" {
+		t.Errorf("a shard known to have moved: retry %v, %+v", retry, known)
+	}
+	f.wantLookups(t, 0)
 	f.put("customers", ints(0, 100), "s3")
 	fresh.FromCache = true
 	latest, retry, err := m.Map().Unreachable(ctx, five, fresh)
@@ -129,7 +136,7 @@ func TestUnreachableFindsNews(t *testing.T) {
 	if !retry {
 		t.Error("no retry with a new mapping")
 	}
-	f.wantLookups(t, 3)
+	f.wantLookups(t, 1)
 	again, retry, err := m.Map().Unreachable(ctx, five, route) // one who has slept
 	want(t, again, err, "s3")
 	if !retry {
@@ -246,6 +253,23 @@ func TestRefreshDuringChange(t *testing.T) {
 		t.Errorf("%+v", route)
 	}
 	f.wantLookups(t, 2)
+}
+
+// Nobody uses a route again that its shard has denied, store or no store.
+func TestRefreshWithStoreDown(t *testing.T) {
+	t.Parallel()
+	f, _, m := customers(t, shardway.Config{})
+	stale, err := m.Lookup(t.Context(), 5)
+	want(t, stale, err, "s1")
+	f.set(func(f *fakeSource) { f.down = shardway.ErrUnavailable })
+	for range 2 {
+		if _, err := m.Map().Refresh(t.Context(), shardway.Int64Key(5), stale); !errors.Is(err, shardway.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, err := m.LookupIn(t.Context(), 5, shardway.CacheOnly); !errors.Is(err, shardway.ErrKeyNotMapped) {
+		t.Errorf("the mapping is still cached: %v", err)
+	}
 }
 
 // A mapping with many keys has moved: the store is asked once, not for each.
