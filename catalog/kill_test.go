@@ -47,7 +47,6 @@ type faults struct {
 	dead  atomic.Bool
 	label string // what the commit was, for people
 
-	second     *faults             // the client that takes over, when something happens to it too
 	recovered  []catalog.Recovered // by takeOver
 	recoverErr error
 	meanwhile  func()
@@ -92,11 +91,7 @@ func (f *faults) commit(ctx context.Context, label string, run func() error) err
 
 // takeOver lets another client bring everything pending to an end.
 func (f *faults) takeOver() {
-	c := f.rig.client(catalog.Config{Who: "second"})
-	if f.second != nil {
-		c = f.second.client(catalog.Config{Who: "second"})
-	}
-	f.recovered, f.recoverErr = c.Recover(context.Background(), true)
+	f.recovered, f.recoverErr = f.rig.client(catalog.Config{Who: "second"}).Recover(context.Background(), true)
 }
 
 func (f *faults) client(cfg catalog.Config) *catalog.Catalog {
@@ -223,11 +218,15 @@ func TestKillMatrix(t *testing.T) {
 		for _, kc := range killCases {
 			t.Run(kc.name, func(t *testing.T) {
 				t.Parallel()
-				after := expected(t, kc.change)
+				before, after := expected(t, kc.change)
 				for kind := range numFaults {
 					for n, more := int32(1), true; more; n++ {
 						more = false
-						t.Run(fmt.Sprintf("%s %d", kind, n), func(t *testing.T) { more = runKill(t, e, kc.change, kind, n, after) })
+						t.Run(fmt.Sprintf("%s %d", kind, n), func(t *testing.T) {
+							k := newKill(t, e, kc.change, kind, n)
+							k.before, k.after = before, after
+							more = k.run(t)
+						})
 						if more {
 							cases.Add(1)
 						}
@@ -238,110 +237,120 @@ func TestKillMatrix(t *testing.T) {
 	})
 }
 
-// runKill runs one case and reports whether the change had an n-th commit.
-func runKill(t *testing.T, e engine, change func(world) catalog.Change, kind fault, n int32, after dump) bool {
-	r, w := e.world(t)
-	before, _ := r.published(t)
-	ch := change(w)
+// kill is one case of the matrix.
+type kill struct {
+	*faults
+	name          string
+	change        catalog.Change
+	before, after dump // what routers may see
+	res           catalog.Result
+	err           error
+}
 
-	f := &faults{rig: r, at: n, kind: kind}
+func newKill(t *testing.T, e engine, change func(world) catalog.Change, kind fault, n int32) *kill {
+	t.Helper()
+	r, w := e.world(t)
+	return &kill{faults: &faults{rig: r, at: n, kind: kind}, change: change(w)}
+}
+
+// run runs the case and reports whether the change had an n-th commit.
+func (k *kill) run(t *testing.T) bool {
 	// The lease outlives the case: a dead client's operation is taken over by force.
-	victim := f.client(catalog.Config{Who: "victim", Lease: time.Minute, Wait: time.Minute})
-	res, err := victim.Do(t.Context(), ch)
-	if f.seen.Load() < n {
-		if err != nil {
-			t.Fatalf("undisturbed change: %v", err)
+	victim := k.client(catalog.Config{Who: "victim", Lease: time.Minute, Wait: time.Minute})
+	k.res, k.err = victim.Do(t.Context(), k.change)
+	s := k.look(t)
+	if k.seen.Load() < k.at {
+		if k.err != nil {
+			t.Fatalf("undisturbed change: %v", k.err)
 		}
-		r.checkSettled(t)
-		r.checkPublished(t, "undisturbed change", after)
+		s.checkSettled(t)
+		s.checkPublished(t, "undisturbed change", k.after)
 		return false
 	}
-	name := fmt.Sprintf("%s at commit %d (%s)", kind, n, f.label)
-	r.checkPublished(t, name+", I1", before, after)
-	r.checkAlways(t)
+	k.name = fmt.Sprintf("%s at commit %d (%s)", k.kind, k.at, k.label)
+	s.checkPublished(t, k.name+", I1", k.before, k.after)
 
-	switch kind {
+	switch k.kind {
 	case killBefore, killAfter:
-		if err == nil {
-			t.Errorf("%s: a dead client reported success", name)
+		s.checkAlways(t)
+		if k.err == nil {
+			t.Errorf("%s: a dead client reported success", k.name)
 		}
-		// Right before the publication every step has been applied: forward is the only way.
-		forward := kind == killBefore && f.label == "global" && n > 1
-		checkRecovery(t, r, name, forward, before, after)
+		k.checkRecovery(t, s)
 	case stallBefore, stallAfter:
-		checkTakenOver(t, r, f, name, res, err, before, after)
+		k.checkTakenOver(t, s)
 	default:
-		want := after
-		if honest := kind == failOnce && n == 1 || kind == refuse; honest && err != nil {
-			want = before // nothing has changed, and the error says so
-		} else if err != nil { // I5
-			t.Errorf("%s: the change became an error: %v", name, err)
+		want := k.after
+		if honest := k.kind == failOnce && k.at == 1 || k.kind == refuse; honest && k.err != nil {
+			want = k.before // nothing has changed, and the error says so
+		} else if k.err != nil { // I5
+			t.Errorf("%s: the change became an error: %v", k.name, k.err)
 		}
-		r.checkSettled(t)
-		r.checkPublished(t, name, want)
+		s.checkSettled(t)
+		s.checkPublished(t, k.name, want)
 	}
 	return true
 }
 
 // checkRecovery lets another client recover, and compares what routers see with
 // the outcome it reports.
-func checkRecovery(t *testing.T, r *rig, name string, forward bool, before, after dump) {
+func (k *kill) checkRecovery(t *testing.T, s *sight) {
 	t.Helper()
-	second := r.client(catalog.Config{Who: "second"})
-	ops, err := second.Operations(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := k.rig.client(catalog.Config{Who: "second"})
 	recovered, err := second.Recover(t.Context(), true)
-	if err != nil || len(recovered) != len(ops) {
-		t.Errorf("%s: recovered %d of %d operations: %v", name, len(recovered), len(ops), err)
+	if err != nil || len(recovered) != len(s.operations) {
+		t.Errorf("%s: recovered %d of %d operations: %v", k.name, len(recovered), len(s.operations), err)
 	}
-	r.checkSettled(t)
-	r.checkPublished(t, name+", after recovery", before, after)
+	// Right before the publication every step has been applied: forward is the only way.
+	forward := k.kind == killBefore && k.label == "global" && k.at > 1
+	want := []dump{k.before, k.after} // without an operation the only commit has happened, or not
 	for _, rec := range recovered {
 		o, err := second.Outcome(t.Context(), rec.Operation.ID)
 		if err != nil || o != rec.Outcome || o != store.Done && o != store.Undone {
-			t.Errorf("%s: outcome of %s is %s, recovery said %s (%v, %v)", name, rec.Operation.ID, o, rec.Outcome, rec.Err, err)
+			t.Errorf("%s: outcome of %s is %s, recovery said %s (%v, %v)", k.name, rec.Operation.ID, o, rec.Outcome, rec.Err, err)
 		}
 		if forward && o != store.Done {
-			t.Errorf("%s: a complete operation was %s", name, o)
+			t.Errorf("%s: a complete operation was %s", k.name, o)
 		}
-		want := before
+		want = []dump{k.before}
 		if o == store.Done {
-			want = after
+			want = []dump{k.after}
 		}
-		r.checkPublished(t, name+", recovered "+o.String(), want)
 	}
+	s = k.look(t)
+	s.checkSettled(t)
+	s.checkPublished(t, k.name+", after recovery", want...)
 }
 
 // checkTakenOver compares what a client that was taken over in the middle
 // reports with what has come of its change.
-func checkTakenOver(t *testing.T, r *rig, f *faults, name string, res catalog.Result, err error, before, after dump) {
+func (k *kill) checkTakenOver(t *testing.T, s *sight) {
 	t.Helper()
-	r.checkSettled(t)
-	for _, rec := range f.recovered {
+	for _, rec := range k.recovered {
 		if rec.Outcome != store.Done && rec.Outcome != store.Undone {
-			t.Errorf("%s: taking over %s ended %s: %v", name, rec.Operation.ID, rec.Outcome, rec.Err)
+			t.Errorf("%s: taking over %s ended %s: %v", k.name, rec.Operation.ID, rec.Outcome, rec.Err)
 		}
-		if (rec.Outcome == store.Done) != (err == nil) {
-			t.Errorf("%s: the operation was %s, the client reported %v", name, rec.Outcome, err)
+		if (rec.Outcome == store.Done) != (k.err == nil) {
+			t.Errorf("%s: the operation was %s, the client reported %v", k.name, rec.Outcome, k.err)
 		}
 	}
-	want := before
-	if err == nil {
-		want = after
+	want := k.before
+	if k.err == nil {
+		want = k.after
 	}
-	if f.recoverErr != nil || err != nil && res.Operation != 0 && !errors.Is(err, store.ErrLostLease) {
-		t.Errorf("%s: %v, %v", name, f.recoverErr, err)
+	if k.recoverErr != nil || k.err != nil && k.res.Operation != 0 && !errors.Is(k.err, store.ErrLostLease) {
+		t.Errorf("%s: %v, %v", k.name, k.recoverErr, k.err)
 	}
-	r.checkPublished(t, name, want)
+	s.checkSettled(t)
+	s.checkPublished(t, k.name, want)
 }
 
-// expected returns what routers see after the change, made in a world of its own.
-func expected(t *testing.T, change func(world) catalog.Change) dump {
+// expected returns what routers see before and after a change, made in a world
+// of its own.
+func expected(t *testing.T, change func(world) catalog.Change) (before, after dump) {
 	t.Helper()
 	r, w := memory.world(t)
+	before = r.look(t).published
 	do(t, r.client(catalog.Config{}), change(w))
-	d, _ := r.published(t)
-	return d
+	return before, r.look(t).published
 }

@@ -25,12 +25,12 @@ func TestTakeOverRace(t *testing.T) {
 			t.Run(kc.name, func(t *testing.T) {
 				t.Parallel()
 				cases := 0
-				after := expected(t, kc.change)
+				before, after := expected(t, kc.change)
 				for n, more := int32(1), true; more; n++ {
 					raced := true
 					for m := int32(1); raced; m++ {
 						more, raced = false, false
-						t.Run(fmt.Sprintf("%d %d", n, m), func(t *testing.T) { more, raced = runRace(t, e, kc.change, n, m, after) })
+						t.Run(fmt.Sprintf("%d %d", n, m), func(t *testing.T) { more, raced = runRace(t, e, kc.change, n, m, before, after) })
 						if raced {
 							cases++
 						}
@@ -47,9 +47,8 @@ func TestTakeOverRace(t *testing.T) {
 
 // runRace runs one case. It reports whether the change has an n-th commit, and
 // whether the recovery has an m-th.
-func runRace(t *testing.T, e engine, change func(world) catalog.Change, n, m int32, after dump) (stalls, races bool) {
+func runRace(t *testing.T, e engine, change func(world) catalog.Change, n, m int32, before, after dump) (stalls, races bool) {
 	r, w := e.world(t)
-	before, _ := r.published(t)
 
 	stalled, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	first := &faults{rig: r, at: n, kind: meanwhile, meanwhile: func() { close(stalled); <-goOn }}
@@ -75,12 +74,13 @@ func runRace(t *testing.T, e engine, change func(world) catalog.Change, n, m int
 	if rerr != nil || len(recovered) != 1 {
 		t.Fatalf("%s: recovered %v, %v", name, recovered, rerr)
 	}
-	r.checkSettled(t)
+	s := r.look(t)
+	s.checkSettled(t)
 	want := before
 	if recovered[0].Outcome == store.Done {
 		want = after
 	}
-	r.checkPublished(t, name, want)
+	s.checkPublished(t, name, want)
 	if err == nil && recovered[0].Outcome != store.Done {
 		t.Errorf("%s: the client reported success, the operation was %s", name, recovered[0].Outcome)
 	}

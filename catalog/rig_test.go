@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -133,113 +134,45 @@ type dump struct {
 	Mappings []string
 }
 
-// published returns what routers see, read through the routers' interface.
-func (r *rig) published(t *testing.T) (d dump, byID map[shardway.MappingID]shardway.MappingRow) {
-	t.Helper()
-	byID = map[shardway.MappingID]shardway.MappingRow{}
-	for _, m := range r.maps(t) {
-		d.Maps = append(d.Maps, fmt.Sprint(m.Name, " ", m.Kind, " ", m.KeyKind))
-		names := map[shardway.ShardID]string{}
-		var rows []shardway.MappingRow
-		state, err := r.global.Load(t.Context(), m, shardway.Range{}, func(row shardway.MappingRow) error {
-			row.Low, row.High = slices.Clone(row.Low), slices.Clone(row.High)
-			rows = append(rows, row)
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range state.Shards {
-			names[s.ID] = s.Name
-			d.Shards = append(d.Shards, fmt.Sprint(m.Name, " ", s.Name, " ", s.Location, " ", s.Status))
-		}
-		for _, row := range rows {
-			byID[row.ID] = row
-			d.Mappings = append(d.Mappings, fmt.Sprintf("%s [%x,%x) %s %s", m.Name, row.Low, row.High, names[row.ShardID], row.Status))
-		}
-	}
-	return d, byID
-}
-
-func (r *rig) maps(t *testing.T) (maps []shardway.ShardMap) {
-	t.Helper()
-	err := r.global.View(t.Context(), func(tx store.Reader) (err error) {
-		maps, err = tx.ShardMaps(t.Context())
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return maps
-}
-
 // owned is a mapping as a local store has it.
 type owned struct {
 	address string
 	shardway.Mapping
 }
 
-func (r *rig) owned(t *testing.T) (all []owned, shards map[string]int) {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	shards = map[string]int{}
-	for address, local := range r.locals {
-		maps, err := local.Read(t.Context(), 0)
-		if errors.Is(err, shardway.ErrNoStore) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range maps {
-			shards[fmt.Sprint(m.Map.Name, " ", m.Shard.Name, " ", m.Shard.Location, " ", m.Shard.Status)]++
-			for _, row := range m.Mappings {
-				all = append(all, owned{address, row})
-			}
-		}
-	}
-	return all, shards
+// sight is everything that the stores of a rig hold at one moment at which
+// nobody writes.
+type sight struct {
+	published  dump                                       // what routers see, read through their interface
+	byID       map[shardway.MappingID]shardway.MappingRow // the same mappings
+	maps       []shardway.ShardMap                        // as the global store has them
+	shards     []store.ShardRow                           // the same
+	mappings   []store.MappingRow                         // the same
+	operations []store.Operation                          // the same
+	owned      []owned                                    // as the local stores have them
+	local      map[string]int                             // shard → in how many local stores it stands
 }
 
-// checkAlways checks what holds at every moment, in the middle of a change too:
-// I2, a key is owned by at most one local store, and I4, every mark belongs to
-// one operation that holds its inverse.
-func (r *rig) checkAlways(t *testing.T) {
+func (r *rig) look(t *testing.T) *sight {
 	t.Helper()
-	all, _ := r.owned(t)
-	for i, x := range all {
-		for _, y := range all[:i] {
-			same := x.MapID == y.MapID && (x.Range.Low == y.Range.Low || !x.Range.Open() && !y.Range.Open() && x.Range.Intersects(y.Range))
-			if same {
-				t.Errorf("I2: %s %s on %s and %s %s on %s own a key in common", x.Range, x.ID, x.address, y.Range, y.ID, y.address)
-			}
-		}
-	}
-	err := r.global.View(t.Context(), func(tx store.Reader) error {
-		ops, err := tx.Operations(t.Context(), store.OperationQuery{})
-		if err != nil {
+	s := &sight{byID: map[shardway.MappingID]shardway.MappingRow{}, local: map[string]int{}}
+	err := r.global.View(t.Context(), func(tx store.Reader) (err error) {
+		if s.maps, err = tx.ShardMaps(t.Context()); err != nil {
 			return err
 		}
-		held := map[store.OperationID]map[shardway.MappingID]bool{}
-		for _, op := range ops {
-			held[op.ID] = map[shardway.MappingID]bool{}
-			for _, m := range append(op.Removed(), op.Added()...) {
-				held[op.ID][m.ID] = true
-			}
-		}
-		maps, err := tx.ShardMaps(t.Context())
-		if err != nil {
+		if s.shards, err = tx.Shards(t.Context(), 0); err != nil {
 			return err
 		}
-		for _, m := range maps {
+		if s.operations, err = tx.Operations(t.Context(), store.OperationQuery{}); err != nil {
+			return err
+		}
+		s.mappings = nil
+		for _, m := range s.maps {
 			for row, err := range tx.Mappings(t.Context(), store.MappingQuery{Map: m}) {
 				if err != nil {
 					return err
 				}
-				if (row.Operation != 0 || row.Pending) && !held[row.Operation][row.ID] {
-					t.Errorf("I4: mapping %s is marked by %s, which does not hold it", row.ID, row.Operation)
-				}
+				s.mappings = append(s.mappings, row)
 			}
 		}
 		return nil
@@ -247,65 +180,159 @@ func (r *rig) checkAlways(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, m := range s.maps {
+		s.load(t, r.global, m)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for address, local := range r.locals {
+		s.read(t, address, local)
+	}
+	return s
 }
 
-// checkSettled checks what holds when nothing is under way: no operation, no
-// mark, and global and local maps that say the same, id by id.
-func (r *rig) checkSettled(t *testing.T) {
+func (s *sight) load(t *testing.T, global store.Global, m shardway.ShardMap) {
 	t.Helper()
-	r.checkAlways(t)
-	d, byID := r.published(t)
-	all, shards := r.owned(t)
-	for _, o := range all {
-		row, ok := byID[o.ID]
-		if !ok {
-			t.Errorf("local store %s has mapping %s %s, the global store has not", o.address, o.Range, o.ID)
-			continue
-		}
-		delete(byID, o.ID)
-		if row.ShardID != o.ShardID || row.Status != o.Status || !slices.Equal(row.Low, o.Range.Low.Encoded()) || !slices.Equal(row.High, o.Range.High.Encoded()) {
-			t.Errorf("mapping %s: global store says %+v, local store %s says %+v", o.ID, row, o.address, o.Mapping)
-		}
-	}
-	for id, row := range byID {
-		t.Errorf("mapping %s %+v is in no local store", id, row)
-	}
-	for _, s := range d.Shards {
-		if shards[s] != 1 {
-			t.Errorf("shard %q stands in %d local stores", s, shards[s])
-		}
-	}
-	if len(shards) != len(d.Shards) {
-		t.Errorf("local stores have shards %v, the global store has %v", shards, d.Shards)
-	}
-	err := r.global.View(t.Context(), func(tx store.Reader) error {
-		ops, err := tx.Operations(t.Context(), store.OperationQuery{})
-		if len(ops) > 0 {
-			t.Errorf("operation %s (%s) is pending", ops[0].ID, ops[0].Kind)
-		}
-		if err != nil {
-			return err
-		}
-		rows, err := tx.Shards(t.Context(), 0)
-		for _, row := range rows {
-			if row.Operation != 0 || row.Pending {
-				t.Errorf("shard %q is marked", row.Name)
-			}
-		}
-		return err
+	s.published.Maps = append(s.published.Maps, fmt.Sprint(m.Name, " ", m.Kind, " ", m.KeyKind))
+	names := map[shardway.ShardID]string{}
+	var rows []shardway.MappingRow
+	state, err := global.Load(t.Context(), m, shardway.Range{}, func(row shardway.MappingRow) error {
+		row.Low, row.High = slices.Clone(row.Low), slices.Clone(row.High)
+		rows = append(rows, row)
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, shard := range state.Shards {
+		names[shard.ID] = shard.Name
+		s.published.Shards = append(s.published.Shards, fmt.Sprint(m.Name, " ", shard.Name, " ", shard.Location, " ", shard.Status))
+	}
+	for _, row := range rows {
+		s.byID[row.ID] = row
+		s.published.Mappings = append(s.published.Mappings, fmt.Sprintf("%s [%x,%x) %s %s", m.Name, row.Low, row.High, names[row.ShardID], row.Status))
+	}
+}
+
+func (s *sight) read(t *testing.T, address string, local store.Local) {
+	t.Helper()
+	maps, err := local.Read(t.Context(), 0)
+	if errors.Is(err, shardway.ErrNoStore) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range maps {
+		s.local[fmt.Sprint(m.Map.Name, " ", m.Shard.Name, " ", m.Shard.Location, " ", m.Shard.Status)]++
+		for _, row := range m.Mappings {
+			s.owned = append(s.owned, owned{address, row})
+		}
+	}
+}
+
+// checkAlways checks what holds at every moment, in the middle of a change too:
+// I2, a key is owned by at most one local store, and I4, every mark belongs to
+// one operation that holds its inverse.
+func (s *sight) checkAlways(t *testing.T) {
+	t.Helper()
+	for i, x := range s.owned {
+		for _, y := range s.owned[:i] {
+			if x.MapID == y.MapID && shareKey(s.kind(x.MapID), x.Range, y.Range) {
+				t.Errorf("I2: %s %s on %s and %s %s on %s own a key in common", x.Range, x.ID, x.address, y.Range, y.ID, y.address)
+			}
+		}
+	}
+	held := map[store.OperationID]map[shardway.MappingID]bool{}
+	shards := map[store.OperationID]map[shardway.ShardID]bool{}
+	for _, op := range s.operations {
+		held[op.ID], shards[op.ID] = map[shardway.MappingID]bool{}, map[shardway.ShardID]bool{}
+		for _, m := range append(op.Removed(), op.Added()...) {
+			held[op.ID][m.ID] = true
+		}
+		for _, step := range op.Steps {
+			if step.Before != nil || step.After != nil {
+				shards[op.ID][step.Shard.ID] = true
+			}
+		}
+	}
+	for _, row := range s.mappings {
+		if (row.Operation != 0 || row.Pending) && !held[row.Operation][row.ID] {
+			t.Errorf("I4: mapping %s is marked by %s, which does not hold it", row.ID, row.Operation)
+		}
+	}
+	for _, row := range s.shards {
+		if (row.Operation != 0 || row.Pending) && !shards[row.Operation][row.ID] {
+			t.Errorf("I4: shard %q is marked by %s, which does not hold it", row.Name, row.Operation)
+		}
+	}
+}
+
+func (s *sight) kind(id shardway.MapID) shardway.MapKind {
+	for _, m := range s.maps {
+		if m.ID == id {
+			return m.Kind
+		}
+	}
+	return 0
+}
+
+func shareKey(kind shardway.MapKind, a, b shardway.Range) bool {
+	if kind == shardway.ListMap {
+		return a.Low == b.Low
+	}
+	return a.Intersects(b)
+}
+
+// checkSettled checks what holds when nothing is under way: no operation, no
+// mark, and global and local maps that say the same, id by id.
+func (s *sight) checkSettled(t *testing.T) {
+	t.Helper()
+	s.checkAlways(t)
+	left := maps.Clone(s.byID)
+	for _, o := range s.owned {
+		row, ok := left[o.ID]
+		if !ok {
+			t.Errorf("local store %s has mapping %s %s, the global store has not", o.address, o.Range, o.ID)
+			continue
+		}
+		delete(left, o.ID)
+		if row.ShardID != o.ShardID || row.Status != o.Status || !slices.Equal(row.Low, o.Range.Low.Encoded()) || !slices.Equal(row.High, o.Range.High.Encoded()) {
+			t.Errorf("mapping %s: global store says %+v, local store %s says %+v", o.ID, row, o.address, o.Mapping)
+		}
+	}
+	for id, row := range left {
+		t.Errorf("mapping %s %+v is in no local store", id, row)
+	}
+	for _, shard := range s.published.Shards {
+		if s.local[shard] != 1 {
+			t.Errorf("shard %q stands in %d local stores", shard, s.local[shard])
+		}
+	}
+	if len(s.local) != len(s.published.Shards) {
+		t.Errorf("local stores have shards %v, the global store has %v", s.local, s.published.Shards)
+	}
+	for _, op := range s.operations {
+		t.Errorf("operation %s (%s) is pending", op.ID, op.Kind)
+	}
+	for _, row := range s.shards {
+		if row.Operation != 0 || row.Pending {
+			t.Errorf("shard %q is marked", row.Name)
+		}
+	}
+	for _, row := range s.mappings {
+		if row.Operation != 0 || row.Pending {
+			t.Errorf("mapping %s is marked", row.ID)
+		}
+	}
 }
 
 // checkPublished compares what routers see with what is expected.
-func (r *rig) checkPublished(t *testing.T, what string, want ...dump) {
+func (s *sight) checkPublished(t *testing.T, what string, want ...dump) {
 	t.Helper()
-	got, _ := r.published(t)
 	var diffs []string
 	for _, w := range want {
-		diff := cmp.Diff(w, got)
+		diff := cmp.Diff(w, s.published)
 		if diff == "" {
 			return
 		}
