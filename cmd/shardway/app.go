@@ -27,6 +27,7 @@ type work func(ctx context.Context, args []string) error
 
 // does makes a command run work.
 func (a *app) does(c *cobra.Command, do work) *cobra.Command {
+	a.completeNames(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		a.began = true
 		if err := a.set.load(cmd.Flags()); err != nil {

@@ -30,8 +30,9 @@ func mappingAddBulk(a *app) *cobra.Command {
 	var f changeFlags
 	c := &cobra.Command{
 		Use: "add-bulk FILE.csv --map MAP", Short: "Add the mappings of a CSV file, all or none; - is the standard input", Args: arguments("FILE.csv"),
-		Long:    bulkHelp,
-		Example: example("shardway mapping add-bulk customers.csv --map customers --dry-run", "generate | shardway mapping add-bulk - --map customers"),
+		Long:              bulkHelp,
+		Example:           example("shardway mapping add-bulk customers.csv --map customers --dry-run", "generate | shardway mapping add-bulk - --map customers"),
+		ValidArgsFunction: cobra.FixedCompletions([]string{"csv"}, cobra.ShellCompDirectiveFilterFileExt),
 	}
 	mapFlag(c)
 	f.add(c)

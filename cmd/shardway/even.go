@@ -14,7 +14,7 @@ func mappingEven(a *app) *cobra.Command {
 	var n int
 	var names []string
 	c := &cobra.Command{
-		Use: "even --n N --map MAP", Short: "Cut all keys into N even ranges and give them to the shards in turn", Args: arguments(),
+		Use: "even --n N --map MAP", Short: "Cut all keys into N even ranges and spread them over the shards", Args: arguments(),
 		Long:    "For maps with int32, int64, uint64 or uuid keys. Neighbouring ranges go to the same shard.",
 		Example: example("shardway mapping even --n 8 --map tenants --dry-run", "shardway mapping even --n 4 --shard s1 --shard s2 --map tenants"),
 	}

@@ -138,3 +138,19 @@ func usageHint(command string, args []string) string {
 	}
 	return "see " + command + " --help"
 }
+
+// message is the text of an error without lines that stand in it already:
+// joined errors often have one cause.
+func message(err error) string {
+	var b strings.Builder
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); line == "" || strings.Contains(b.String(), line) {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}

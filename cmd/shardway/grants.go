@@ -24,7 +24,7 @@ var routerRights = []right{
 var catalogRights = []right{
 	{"store", "SELECT, UPDATE"}, {"counters", "SELECT, UPDATE"},
 	{"shard_maps", "SELECT, INSERT, UPDATE, DELETE"}, {"shards", "SELECT, INSERT, UPDATE, DELETE"}, {"mappings", "SELECT, INSERT, UPDATE, DELETE"},
-	{"operations", "SELECT, INSERT, UPDATE, DELETE"}, {"operation_parts", "SELECT, INSERT, DELETE"}, {"history", "SELECT, INSERT"},
+	{"pending_mappings", "SELECT, INSERT, UPDATE, DELETE"}, {"operations", "SELECT, INSERT, UPDATE, DELETE"}, {"operation_parts", "SELECT, INSERT, DELETE"}, {"history", "SELECT, INSERT"},
 }
 
 var catalogLocalRights = []right{

@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 		return exitUsage
 	}
 	code, hint := judge(ctx, err)
-	fmt.Fprintf(errs, "shardway: %s\n", printable(err.Error()))
+	fmt.Fprintf(errs, "shardway: %s\n", printable(message(err)))
 	if hint != "" {
 		fmt.Fprintf(errs, "hint: %s\n", hint)
 	}

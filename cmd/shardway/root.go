@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
@@ -17,6 +18,16 @@ Passwords are never flags.
 
 `
 
+// environmentText lists the settings with their variables.
+func environmentText() string {
+	var b strings.Builder
+	b.WriteString("Environment:\n")
+	for _, d := range allSettings {
+		fmt.Fprintf(&b, "  %-29s %s\n", d.variable(), d.usage)
+	}
+	return b.String() + "\n"
+}
+
 const rootExample = `  export SHARDWAY_STORE=sqlite:maps.db
   shardway init
   shardway map create customers --kind range --key int64
@@ -29,7 +40,7 @@ func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "shardway",
 		Short:         "Operate shard maps: which database holds which keys",
-		Long:          rootHelp + exitCodesText(),
+		Long:          rootHelp + environmentText() + exitCodesText(),
 		Example:       rootExample,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -138,13 +138,14 @@ func (s *settings) parseFile(path string) (map[string]string, error) {
 	return values, nil
 }
 
-// duration reads a setting that is a length of time.
+// duration reads a setting that is a length of time. None at all is 1 ns,
+// because the zero value stands for the default elsewhere.
 func (s *settings) duration(name string) (time.Duration, error) {
 	d, err := time.ParseDuration(s.text(name))
 	if err != nil || d < 0 {
 		return 0, s.wrong(name, "is not a length of time such as 15s")
 	}
-	return d, nil
+	return max(d, 1), nil
 }
 
 // secret returns the value of the setting name, or what the file named by the
