@@ -13,6 +13,7 @@ type Class int
 const (
 	Other       Class = iota // anything else that the server says
 	Transient                // the transaction was taken back and may be run again: deadlock, conflict, busy
+	Outdated                 // the session's prepared statement does not fit the tables any more: nothing ran
 	Duplicate                // a unique key is taken
 	NoTable                  // there are no such tables
 	Unavailable              // the server refuses us: login, rights, read-only, shutting down

@@ -9,8 +9,8 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) + "." }
 // postgresCodes are SQLSTATE codes and classes of codes.
 var postgresCodes = codes{read: sqlState, classes: map[string]Class{
 	"08":    Unavailable, // connection exceptions
-	"0A000": Transient,   // cached plan must not change result type: nothing ran
-	"26000": Transient,   // a prepared statement that a pooler has lost: nothing ran
+	"0A000": Outdated,    // mostly: cached plan must not change result type
+	"26000": Outdated,    // a prepared statement that a pooler has lost
 	"23505": Duplicate,
 	"25006": Unavailable, // read-only transaction: a standby
 	"28":    Unavailable, // login refused

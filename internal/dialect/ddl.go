@@ -3,6 +3,7 @@ package dialect
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -45,12 +46,14 @@ func (d *Dialect) Create(part Part) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n\n")
 }
 
-// Drop returns the statements that drop the tables of a part. The first table
-// is the one that says there is a store.
+// Drop returns the statements that drop the tables of a part: first the one
+// that says there is a store, last the one that is created after it, so that
+// its absence means that nothing is left.
 func (d *Dialect) Drop(part Part) []string {
-	statements := make([]string, len(tables[part]))
-	for i, t := range tables[part] {
-		statements[i] = d.SQL("DROP TABLE IF EXISTS {" + t + "}")
+	names := slices.Clone(tables[part])
+	slices.Reverse(names[1:])
+	for i, t := range names {
+		names[i] = d.SQL("DROP TABLE IF EXISTS {" + t + "}")
 	}
-	return statements
+	return names
 }

@@ -12,7 +12,7 @@ var postgres = Dialect{
 	},
 	begin: [2][]string{
 		Read:  {"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"},
-		Write: {"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"},
+		Write: {"BEGIN ISOLATION LEVEL READ COMMITTED"},
 	},
 	rollback: "ROLLBACK",
 	// The key is the word "shardway" read as a number.
@@ -40,8 +40,9 @@ var mysql = Dialect{
 		Write: {"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION READ WRITE"},
 	},
 	rollback: "ROLLBACK",
-	// Tables are created outside transactions here: a lock of the session.
-	deploy:            deployLock{take: "SELECT GET_LOCK('shardway deploy', 60)", release: "SELECT RELEASE_LOCK('shardway deploy')"},
+	// Tables are created outside transactions here: a lock of the session. The
+	// caller's context ends the wait before the day is over.
+	deploy:            deployLock{take: "SELECT GET_LOCK('shardway deploy', 86400)", release: "SELECT RELEASE_LOCK('shardway deploy')"},
 	codes:             mysqlCodes,
 	maxRows:           1000,
 	maxArgs:           60000,
@@ -91,10 +92,10 @@ var sqlserver = Dialect{
 	lock: `DECLARE @granted int;
 EXEC @granted = sp_getapplock @Resource = @p1, @LockMode = @p2, @LockOwner = 'Transaction', @LockTimeout = 60000;
 IF @granted >= 0 EXEC @granted = sp_getapplock @Resource = @p3, @LockMode = @p4, @LockOwner = 'Transaction', @LockTimeout = 60000;
-IF @granted < 0 THROW 51222, 'waiting for the lock of a shard map took too long', 1;`,
+IF @granted < 0 BEGIN; THROW 51222, 'waiting for the lock of a shard map took too long', 1; END`,
 	deploy: deployLock{take: `DECLARE @granted int;
 EXEC @granted = sp_getapplock @Resource = 'shardway deploy', @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 60000;
-IF @granted < 0 THROW 51222, 'waiting for the lock of a deployment took too long', 1;`},
+IF @granted < 0 BEGIN; THROW 51222, 'waiting for the lock of a deployment took too long', 1; END`},
 	codes:            sqlserverCodes,
 	maxRows:          1000,
 	maxArgs:          2000,

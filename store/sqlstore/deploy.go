@@ -35,27 +35,61 @@ func (g *Global) deploy(ctx context.Context, replace bool) (store.Description, e
 	}
 	g.checked.Store(false)
 	d := store.Description{ID: rand.Text(), Version: store.Current}
-	err := g.b.deploy(ctx, func(t *transaction) error {
-		if replace {
-			if err := t.each(ctx, t.b.d.Drop(dialect.Global)); err != nil {
-				return err
-			}
-		}
-		if err := t.each(ctx, t.b.d.Create(dialect.Global)); err != nil {
+	err := g.b.deploy(ctx, func(t *transaction) error { return deployGlobal(ctx, t, d, replace) })
+	return d, err
+}
+
+// deployGlobal creates the tables. A transaction takes back what it created
+// where a store turns up, so it may look afterwards, when looking cannot fail
+// for want of tables. Without one it looks before, and what is there without
+// being a store was left by an interrupted deployment: it may hold rows of a
+// store that was about to be replaced.
+func deployGlobal(ctx context.Context, t *transaction, d store.Description, replace bool) error {
+	look := func() error {
+		there, err := describe(ctx, t, "global", "store")
+		switch {
+		case err == nil:
+			return fmt.Errorf("store %s: %w", there.ID, shardway.ErrExists)
+		case !errors.Is(err, shardway.ErrNoStore):
 			return err
 		}
-		if !replace {
-			there, err := describe(ctx, t, "global", "store")
-			if err == nil {
-				return fmt.Errorf("store %s: %w", there.ID, shardway.ErrExists)
-			}
-			if !errors.Is(err, shardway.ErrNoStore) {
-				return err
-			}
+		return nil
+	}
+	before, rest := !replace && !t.b.d.TransactionalDDL, replace
+	if before {
+		if err := look(); err != nil {
+			return err
 		}
-		return createGlobal(ctx, t, d)
-	})
-	return d, err
+		var err error
+		if rest, err = leftover(ctx, t); err != nil {
+			return err
+		}
+	}
+	if rest {
+		if err := t.each(ctx, t.b.d.Drop(dialect.Global)); err != nil {
+			return err
+		}
+	}
+	if err := t.each(ctx, t.b.d.Create(dialect.Global)); err != nil {
+		return err
+	}
+	if !replace && !before {
+		if err := look(); err != nil {
+			return err
+		}
+	}
+	return createGlobal(ctx, t, d)
+}
+
+// leftover reports whether there are tables of an interrupted deployment.
+// Where there are none, nobody needs the right to drop them.
+func leftover(ctx context.Context, t *transaction) (bool, error) {
+	var seq int64
+	_, err := t.one(ctx, `SELECT operation_seq FROM {counters} WHERE one_row = 1`, nil, &seq)
+	if isClass(err, dialect.NoTable) {
+		return false, nil
+	}
+	return true, err
 }
 
 // createGlobal adds the rows that a new global store has.

@@ -26,7 +26,7 @@ func (f *fault) sentinel() error {
 		return shardway.ErrNoStore
 	case dialect.Unavailable, dialect.Lost:
 		return shardway.ErrUnavailable
-	case dialect.Other, dialect.Transient:
+	case dialect.Other, dialect.Transient, dialect.Outdated:
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func worthAnother(err error, n int) bool {
 	switch f.class {
 	case dialect.Transient:
 		return n < maxTransient
-	case dialect.Lost:
+	case dialect.Lost, dialect.Outdated:
 		return n < maxLost
 	case dialect.Other, dialect.Duplicate, dialect.NoTable, dialect.Unavailable:
 	}

@@ -81,7 +81,7 @@ func (g *Global) Lookup(ctx context.Context, m shardway.ShardMap, key shardway.K
 		})
 	}
 	if err != nil {
-		return shardway.Answer{}, fmt.Errorf("looking up key %s in shard map %q: %w", key, m.Name, err)
+		return shardway.Answer{}, &shardway.LookupError{Map: m.Name, Key: key.String(), Err: err}
 	}
 	return answer, nil
 }
