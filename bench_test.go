@@ -133,8 +133,7 @@ func BenchmarkLoad(b *testing.B) {
 }
 
 // Memory: at most 24 bytes for each int64 mapping, key length + 32 for a UUID.
-// Not parallel: it weighs the heap of the whole process.
-func TestMemoryPerMapping(t *testing.T) {
+func TestMemoryPerMapping(t *testing.T) { //nolint:paralleltest // it weighs the heap of the whole process
 	const n = 100_000
 	for kind, most := range map[shardway.KeyKind]float64{shardway.KindInt64: 24, shardway.KindUUID: 48} {
 		src := newEvenSource(t, kind, n)

@@ -19,8 +19,10 @@ func WithKey[K KeyType](ctx context.Context, k K) (context.Context, error) {
 		if old == key {
 			return ctx, nil
 		}
-		return nil, &ArgumentError{Argument: "key", Value: key.String(),
-			Reason: "differs from key " + old.quoted() + ", which the context carries already; ReplaceKey changes it"}
+		return nil, &ArgumentError{
+			Argument: "key", Value: key.String(),
+			Reason: "differs from key " + old.quoted() + ", which the context carries already; ReplaceKey changes it",
+		}
 	}
 	return context.WithValue(ctx, contextKey{}, key), nil
 }

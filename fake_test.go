@@ -50,7 +50,7 @@ func (f *fakeSource) id() int64 {
 }
 
 // addMap makes a map with shards s1, s2 and s3.
-func (f *fakeSource) addMap(name string, kind shardway.MapKind, keys shardway.KeyKind) shardway.ShardMap {
+func (f *fakeSource) addMap(name string, kind shardway.MapKind, keys shardway.KeyKind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := &fakeMap{described: shardway.ShardMap{ID: shardway.MapID(f.id()), Name: name, Kind: kind, KeyKind: keys, Generation: 1}}
@@ -61,7 +61,6 @@ func (f *fakeSource) addMap(name string, kind shardway.MapKind, keys shardway.Ke
 		})
 	}
 	f.maps[name] = m
-	return m.described
 }
 
 func (f *fakeSource) dropMap(name string) {
@@ -72,23 +71,21 @@ func (f *fakeSource) dropMap(name string) {
 
 // put maps a range (or point) to a shard; an empty shard name unmaps it. All
 // mappings that intersect it go.
-func (f *fakeSource) put(name string, r shardway.Range, shard string) shardway.MappingID {
+func (f *fakeSource) put(name string, r shardway.Range, shard string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.maps[name].put(f, r, shard)
+	f.maps[name].put(f, r, shard)
 }
 
-func (m *fakeMap) put(f *fakeSource, r shardway.Range, shard string) (id shardway.MappingID) {
+func (m *fakeMap) put(f *fakeSource, r shardway.Range, shard string) {
 	m.mappings = slices.DeleteFunc(m.mappings, func(old shardway.Mapping) bool { return m.meets(old.Range, r) })
 	if shard != "" {
-		id = shardway.MappingID(f.id())
 		m.mappings = append(m.mappings, shardway.Mapping{
-			ID: id, MapID: m.described.ID, Range: r, ShardID: m.shard(shard).ID, Status: shardway.Online,
+			ID: shardway.MappingID(f.id()), MapID: m.described.ID, Range: r, ShardID: m.shard(shard).ID, Status: shardway.Online,
 		})
 		slices.SortFunc(m.mappings, func(a, b shardway.Mapping) int { return a.Range.Low.Compare(b.Range.Low) })
 	}
 	m.changed(r)
-	return id
 }
 
 func (m *fakeMap) changed(ranges ...shardway.Range) {

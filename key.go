@@ -230,8 +230,9 @@ func (k Key) AppendEncoded(dst []byte) []byte {
 			}
 		}
 		return append(dst, 0x00, 0x01)
+	default:
+		return binary.BigEndian.AppendUint64(dst, k.hi)
 	}
-	return binary.BigEndian.AppendUint64(dst, k.hi)
 }
 
 // Encoded returns the encoding of [Key.AppendEncoded]; nil for the zero value.
@@ -263,11 +264,12 @@ func DecodeKey(kind KeyKind, enc []byte) (Key, error) {
 		}
 		raw := bytes.ReplaceAll(enc[:len(enc)-2], []byte{0x00, 0xff}, []byte{0x00})
 		return Key{kind: kind, s: string(raw)}, nil
+	default:
+		if !kind.Valid() || len(enc) != 8 {
+			return bad()
+		}
+		return Key{kind: kind, hi: binary.BigEndian.Uint64(enc)}, nil
 	}
-	if !kind.Valid() || len(enc) != 8 {
-		return bad()
-	}
-	return Key{kind: kind, hi: binary.BigEndian.Uint64(enc)}, nil
 }
 
 // validEncoding reports whether enc is the encoding of a UUID, string or bytes

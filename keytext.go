@@ -30,8 +30,10 @@ func ParseKey(kind KeyKind, text string) (Key, error) {
 	}
 	k, err := parseKey(kind, text)
 	if err != nil {
-		return Key{}, &ArgumentError{Argument: "key", Value: text,
-			Reason: fmt.Sprintf("is not a %s key: expected %s", kind, keyForms[kind])}
+		return Key{}, &ArgumentError{
+			Argument: "key", Value: text,
+			Reason: fmt.Sprintf("is not a %s key: expected %s", kind, keyForms[kind]),
+		}
 	}
 	return k, nil
 }
@@ -64,9 +66,10 @@ func parseKey(kind KeyKind, text string) (Key, error) {
 			return Key{}, err
 		}
 		return TimeKey(t)
+	default:
+		d, err := time.ParseDuration(text)
+		return DurationKey(d), err
 	}
-	d, err := time.ParseDuration(text)
-	return DurationKey(d), err
 }
 
 func parseUUID(text string) (u [16]byte, err error) {

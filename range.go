@@ -35,8 +35,10 @@ func (r Range) Validate() error {
 	case r.High.IsZero():
 		return nil
 	case r.Low.kind != r.High.kind:
-		return &ArgumentError{Argument: "high", Value: r.High.quoted(),
-			Reason: fmt.Sprintf("is a %s key, low is a %s key", r.High.kind, r.Low.kind)}
+		return &ArgumentError{
+			Argument: "high", Value: r.High.quoted(),
+			Reason: fmt.Sprintf("is a %s key, low is a %s key", r.High.kind, r.Low.kind),
+		}
 	case r.Low.Compare(r.High) >= 0:
 		return &ArgumentError{Argument: "range", Value: r.String(), Reason: "is empty: low must be below high"}
 	}

@@ -92,15 +92,15 @@ func smallKeys(t *testing.T, kind KeyKind) []Key {
 	var keys []Key
 	switch {
 	case kind == KindInt32:
-		for i := uint64(0); i < 20; i++ {
+		for i := range uint64(20) {
 			keys = append(keys, Key{kind: kind, hi: i}, Key{kind: kind, hi: 1<<32 - 1 - i}, Key{kind: kind, hi: 1<<31 - 10 + i})
 		}
 	case kind.Fixed():
-		for i := uint64(0); i < 20; i++ {
+		for i := range uint64(20) {
 			keys = append(keys, Key{kind: kind, hi: i}, Key{kind: kind, hi: ^i}, Key{kind: kind, hi: sign64 - 10 + i})
 		}
 	case kind == KindUUID:
-		for i := uint64(0); i < 20; i++ {
+		for i := range uint64(20) {
 			keys = append(keys, Key{kind: kind, lo: i}, Key{kind: kind, hi: ^uint64(0), lo: ^i}, Key{kind: kind, hi: 5 + i/10, lo: ^uint64(0) - i%10})
 		}
 	default:

@@ -47,8 +47,7 @@ func allocations[K shardway.KeyType](t *testing.T, name string, v K, most float6
 	}
 }
 
-// Not parallel: it counts the allocations of the whole process.
-func TestLookupAllocatesNothing(t *testing.T) {
+func TestLookupAllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts the allocations of the whole process
 	type tenant [16]byte
 	allocations(t, "int32", int32(-5), 0)
 	allocations(t, "int64", int64(1<<40), 0)
