@@ -15,11 +15,12 @@ import (
 // never import each other. See ARCHITECTURE.md. Tests may import anything.
 var floors = map[string]int{
 	"internal/dialect": 0, "internal/interval": 0, "internal/faultconn": 0, "topology": 0,
-	"selection":      1,
-	".":              2,
-	"store":          3,
-	"internal/dsn":   3,
-	"store/sqlstore": 4, "store/memstore": 4, "store/storetest": 4, "catalog": 4, "sqlshard": 4,
+	"selection": 1, "topology/probe": 1,
+	".":                2,
+	"store":            3,
+	"internal/dsn":     3,
+	"topology/pgprobe": 3,
+	"store/sqlstore":   4, "store/memstore": 4, "store/storetest": 4, "catalog": 4, "sqlshard": 4,
 	"postgres": 5, "mysql": 5, "sqlserver": 5, "sqlite": 5,
 	"internal/customers": 6,
 	"cmd/shardway":       7, "examples/customers": 7,
@@ -27,7 +28,7 @@ var floors = map[string]int{
 }
 
 // std are the packages that promise no third-party import.
-var std = map[string]bool{".": true, "selection": true, "topology": true, "internal/interval": true, "internal/dialect": true, "store": true, "store/memstore": true, "catalog": true, "sqlshard": true}
+var std = map[string]bool{".": true, "selection": true, "topology": true, "topology/probe": true, "topology/pgprobe": true, "internal/interval": true, "internal/dialect": true, "store": true, "store/memstore": true, "catalog": true, "sqlshard": true}
 
 const module = "github.com/shardway/shardway"
 
