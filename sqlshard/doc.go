@@ -26,8 +26,8 @@
 //     has such a one; SAVEPOINT, RELEASE and ROLLBACK TO are fine in a
 //     transaction begun by BeginTx;
 //   - when its text has set_config (unless its last argument is the word true:
-//     then the setting ends with the transaction), a name with advisory_lock,
-//     get_lock, setseed, load_extension, pg_temp, isolation, or one that begins
+//     then the setting ends with the transaction), pg_advisory_lock and the
+//     like (but not the locks of a transaction), get_lock, setseed, load_extension, pg_temp, isolation, or one that begins
 //     with dblink_connect, INTO TEMP, INTO TEMPORARY, INTO #…, INTO @…, an @ and
 //     then :=, a comment that MySQL runs (/*! or /*M), or U& texts; after
 //     EXPLAIN also CREATE, EXECUTE or DECLARE;

@@ -133,21 +133,28 @@ func scanStatement(s string, explain bool) (rest string, ok bool) {
 }
 
 // marked reports whether a word within a statement is a mark of a change; rest
-// is what follows it, into whether the word before was INTO.
+// is what follows it, into whether the word before was INTO. Statements pass
+// here before they are sent, so it looks at the first letter before all else.
 func marked(word, rest string, into bool) bool {
-	if len(word) < 4 {
-		return false
+	is := func(mark string) bool { return strings.EqualFold(word, mark) }
+	switch word[0] | 0x20 {
+	case 'd':
+		const mark = "dblink_connect"
+		return len(word) >= len(mark) && strings.EqualFold(word[:len(mark)], mark)
+	case 'g':
+		return is("get_lock")
+	case 'i':
+		return is("isolation")
+	case 'l':
+		return is("load_extension")
+	case 'p':
+		return is("pg_temp") || len(word) > len("advisory_lock") && strings.Contains(strings.ToLower(word), "advisory_lock")
+	case 's':
+		return is("setseed") || is("set_config") && !localOnly(rest)
+	case 't':
+		return into && (is("temp") || is("temporary"))
 	}
-	word = strings.ToLower(word)
-	switch word {
-	case "temp", "temporary":
-		return into
-	case "pg_temp", "get_lock", "setseed", "load_extension", "isolation":
-		return true
-	case "set_config":
-		return !localOnly(rest)
-	}
-	return strings.Contains(word, "advisory_lock") || strings.HasPrefix(word, "dblink_connect")
+	return false
 }
 
 // acts reports whether a word after EXPLAIN begins a statement that EXPLAIN may

@@ -68,6 +68,8 @@ func (k placed) serves(r *shardway.Route) bool {
 // place opens a pool for a server of a shard and closes those that no shard
 // needs any more.
 func (pl *places) place(r *shardway.Route, server int) (*pool, error) {
+	var unused []*pool
+	defer func() { retire(unused) }() // after unlocking: it may talk to servers
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	if pl.closed {
@@ -93,7 +95,7 @@ func (pl *places) place(r *shardway.Route, server int) (*pool, error) {
 	next := maps.Clone(old)
 	next[r.Shard.ID] = k
 	pl.placed.Store(&next)
-	pl.retireUnused(next)
+	unused = pl.unused(next)
 	return p, nil
 }
 
@@ -124,8 +126,8 @@ func (pl *places) open(key poolKey) (*pool, error) {
 	return p, nil
 }
 
-// retireUnused closes the pools of databases where no shard is any more.
-func (pl *places) retireUnused(all map[shardway.ShardID]placed) {
+// unused takes out the pools of databases where no shard is any more.
+func (pl *places) unused(all map[shardway.ShardID]placed) (pools []*pool) {
 	used := map[poolKey]bool{}
 	for _, k := range all {
 		for i := range k.shard.Location.Servers {
@@ -135,19 +137,26 @@ func (pl *places) retireUnused(all map[shardway.ShardID]placed) {
 	for key, p := range pl.pools {
 		if !used[key] {
 			delete(pl.pools, key)
+			pools = append(pools, p)
 			pl.cfg.Logger.Info("closing the pool of a database that no shard uses any more", "engine", key.engine, "server", key.address, "database", key.database)
-			p.retire()
 		}
+	}
+	return pools
+}
+
+func retire(pools []*pool) {
+	for _, p := range pools {
+		p.retire()
 	}
 }
 
 // close retires all pools.
 func (pl *places) close() {
 	pl.mu.Lock()
-	defer pl.mu.Unlock()
 	pl.closed = true
-	for key, p := range pl.pools {
-		delete(pl.pools, key)
-		p.retire()
-	}
+	pl.placed.Store(&map[shardway.ShardID]placed{})
+	pools := slices.Collect(maps.Values(pl.pools))
+	clear(pl.pools)
+	pl.mu.Unlock()
+	retire(pools)
 }
