@@ -91,6 +91,7 @@ type Router struct {
 	reads chan struct{} // one token for each lookup that the store works on
 	opens flights[string, *Map]
 	feeds sync.WaitGroup
+	ended sync.Once
 
 	mu     sync.Mutex // guards the fields below
 	maps   map[string]*Map
@@ -118,6 +119,11 @@ func Open(ctx context.Context, src Source, cfg Config) (*Router, error) {
 // Close ends all reads of the store, waits for them and forgets all maps. It
 // is idempotent and returns nil. Lookups fail from then on.
 func (r *Router) Close() error {
+	r.ended.Do(r.end) // a second caller waits for the first
+	return nil
+}
+
+func (r *Router) end() {
 	r.mu.Lock()
 	r.closed = true
 	maps := r.maps
@@ -131,7 +137,6 @@ func (r *Router) Close() error {
 	for _, m := range maps {
 		m.cache.clear()
 	}
-	return nil
 }
 
 // Map returns the handle for a shard map of any kind, with [ErrMapNotFound]
