@@ -77,7 +77,7 @@ func (d *Dialect) SQL(text string) string {
 		i := strings.IndexAny(text, "?{")
 		if i < 0 {
 			b.WriteString(text)
-			return b.String()
+			return strings.TrimSpace(b.String()) // an empty word at the end leaves a space
 		}
 		b.WriteString(text[:i])
 		if text[i] == '?' {
