@@ -103,10 +103,17 @@ func (c *Catalog) ShardMap(ctx context.Context, name string) (shardway.ShardMap,
 	return m, nil
 }
 
-// Shards returns the shards of a map ordered by name, those being added left out.
+// Shards returns the shards of a map ordered by name, those being added left
+// out. The zero map stands for all maps; one that is gone is
+// [shardway.ErrMapNotFound].
 func (c *Catalog) Shards(ctx context.Context, m shardway.ShardMap) (shards []shardway.Shard, err error) {
 	err = c.view(ctx, func(tx store.Reader) error {
 		shards = nil
+		if m.ID != 0 {
+			if _, err := c.state(tx, time.Time{}).shardMap(ctx, m); err != nil {
+				return err
+			}
+		}
 		rows, err := tx.Shards(ctx, m.ID)
 		for _, r := range rows {
 			if !r.Pending {
@@ -152,7 +159,8 @@ func (c *Catalog) Locations(ctx context.Context) ([]shardway.Location, error) {
 
 // Mappings returns the published mappings that q selects, ordered by low key.
 // It reads in pages, so that a long listing holds no transaction; a mapping
-// that changes meanwhile is listed as it was or as it is.
+// that changes meanwhile is listed as it was or as it is. A map that is gone is
+// [shardway.ErrMapNotFound].
 func (c *Catalog) Mappings(ctx context.Context, q store.MappingQuery) iter.Seq2[shardway.Mapping, error] {
 	const pageSize = 1000
 	return func(yield func(shardway.Mapping, error) bool) {
@@ -162,7 +170,12 @@ func (c *Catalog) Mappings(ctx context.Context, q store.MappingQuery) iter.Seq2[
 			page.Limit = pageSize
 			var rows []store.MappingRow
 			err := c.view(ctx, func(tx store.Reader) (err error) {
-				rows, err = collect(tx.Mappings(ctx, page))
+				if page.Map, err = c.state(tx, time.Time{}).shardMap(ctx, q.Map); err != nil {
+					return err
+				}
+				if err = checkQuery(&page); err == nil {
+					rows, err = collect(tx.Mappings(ctx, page))
+				}
 				return err
 			})
 			if err != nil {
@@ -188,8 +201,24 @@ func (c *Catalog) Mappings(ctx context.Context, q store.MappingQuery) iter.Seq2[
 	}
 }
 
-// MappingForKey returns the mapping that holds a key, read from the store, or
-// [shardway.ErrKeyNotMapped].
+// checkQuery reports keys that are no keys of the query's map.
+func checkQuery(q *store.MappingQuery) error {
+	if q.Within.Low.IsZero() && !q.Within.High.IsZero() {
+		return fmt.Errorf("low end of the range to list: %w", shardway.ErrKeyRequired)
+	}
+	for _, key := range []shardway.Key{q.Within.Low, q.Within.High, q.After} {
+		if key.IsZero() {
+			continue
+		}
+		if err := checkKey(q.Map, "key", key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MappingForKey returns the mapping that holds a key with its lock, read from
+// the store, or [shardway.ErrKeyNotMapped].
 func (c *Catalog) MappingForKey(ctx context.Context, m shardway.ShardMap, key shardway.Key) (shardway.Mapping, error) {
 	wrap := func(err error) error {
 		return &shardway.LookupError{Map: m.Name, Key: key.String(), Err: err}
@@ -197,14 +226,23 @@ func (c *Catalog) MappingForKey(ctx context.Context, m shardway.ShardMap, key sh
 	if err := checkKey(m, "key", key); err != nil {
 		return shardway.Mapping{}, wrap(err)
 	}
-	a, err := c.global.Lookup(ctx, m, key)
-	if err == nil && !a.Found {
-		err = shardway.ErrKeyNotMapped
+	for ctx.Err() == nil {
+		a, err := c.global.Lookup(ctx, m, key)
+		if err == nil && !a.Found {
+			err = shardway.ErrKeyNotMapped
+		}
+		if err != nil {
+			return shardway.Mapping{}, wrap(err)
+		}
+		// Routers do not see locks: they come with the row.
+		for row, err := range c.Mappings(ctx, store.MappingQuery{Map: m, IDs: []shardway.MappingID{a.Mapping.ID}}) {
+			if err != nil {
+				return shardway.Mapping{}, wrap(err)
+			}
+			return row, nil
+		}
 	}
-	if err != nil {
-		return shardway.Mapping{}, wrap(err)
-	}
-	return a.Mapping, nil
+	return shardway.Mapping{}, wrap(ctx.Err())
 }
 
 // Operations returns the pending operations, oldest first.

@@ -52,7 +52,14 @@ type Result struct {
 type state struct {
 	tx        store.Reader
 	now       time.Time
+	timed     bool // the plan depends on now
 	normalize func(shardway.Location) (shardway.Location, error)
+}
+
+// held reports whether a lock stands.
+func (s *state) held(l shardway.Lock) bool {
+	s.timed = s.timed || l.Token != "" && !l.Expires.IsZero()
+	return l.Held(s.now)
 }
 
 // shardMap returns the current row of a map given by value.
@@ -102,7 +109,7 @@ func (s *state) mapping(ctx context.Context, m shardway.ShardMap, given shardway
 	if err != nil {
 		return row, err
 	}
-	if row.Lock.Held(s.now) && row.Lock.Token != token {
+	if row.Lock.Token != token && s.held(row.Lock) {
 		return row, fmt.Errorf("changing mapping %s of shard map %q: locked by %q (%s): %w",
 			row.Format(m.Kind), m.Name, row.Lock.Owner, row.Lock.Reason, shardway.ErrMappingLocked)
 	}

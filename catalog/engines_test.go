@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/shardway/shardway/internal/dbtest"
 	"github.com/shardway/shardway/internal/dialect"
@@ -40,10 +41,12 @@ var memory = engine{
 
 func newMemoryRig(t *testing.T) *rig {
 	g := memstore.NewGlobal()
+	r := newRig(t, g, func(*testing.T) store.Local { return memstore.NewLocal() })
+	g.Now = func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
 	if _, err := g.Deploy(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	return newRig(t, g, func(*testing.T) store.Local { return memstore.NewLocal() })
+	return r
 }
 
 // fleets are the databases of the SQL engines.

@@ -26,11 +26,25 @@ func (c *Catalog) Preview(ctx context.Context, ch Change) (Result, error) {
 	return p.outcome(0), nil
 }
 
+// preview plans a change and writes nothing. Whether a lock has expired is for
+// the store's clock to say, and only an Update tells the time there.
 func (c *Catalog) preview(ctx context.Context, ch Change) (p *plan, err error) {
+	var s *state
 	err = c.global.View(ctx, func(tx store.Reader) error {
-		p, err = ch.plan(ctx, c.state(tx, time.Now().UTC()))
+		s = c.state(tx, time.Now().UTC())
+		p, err = ch.plan(ctx, s)
 		return err
 	})
+	if s == nil || !s.timed {
+		return p, err
+	}
+	err = c.global.Update(ctx, ch.target(), func(tx store.Reader, now time.Time) (store.Delta, error) {
+		p, err = ch.plan(ctx, c.state(tx, now))
+		return store.Delta{}, err
+	})
+	if errors.Is(err, store.ErrUnknownOutcome) { // of a transaction that has written nothing
+		err = nil
+	}
 	return p, err
 }
 
@@ -56,6 +70,7 @@ func (p *plan) outcome(id store.OperationID) Result {
 // within a bounded time of its own.
 func (c *Catalog) Do(ctx context.Context, ch Change) (Result, error) {
 	deadline := time.Now().Add(c.cfg.Wait)
+	var ended store.OperationID
 	for delay := 20 * time.Millisecond; ; delay = min(2*delay, time.Second) {
 		r, err := c.attempt(ctx, ch)
 		var pending *PendingError
@@ -65,7 +80,12 @@ func (c *Catalog) Do(ctx context.Context, ch Change) (Result, error) {
 		if err := c.clear(ctx, pending); err != nil {
 			return Result{}, err
 		}
-		if pending.Owner == "" { // it has ended
+		if pending.Owner == "" { // it has ended, and its marks with it
+			if pending.Operation == ended {
+				pending.Err = errNoOperation
+				return Result{}, pending
+			}
+			ended = pending.Operation
 			continue
 		}
 		if time.Now().After(deadline) {
@@ -104,6 +124,14 @@ func (c *Catalog) attempt(ctx context.Context, ch Change) (Result, error) {
 		}
 	}
 	op, p, err := c.prepare(ctx, ch)
+	if errors.Is(err, shardway.ErrMapNotFound) { // somebody was quicker, perhaps with the same change
+		if p, err := c.preview(ctx, ch); err == nil && p.nothing {
+			return p.outcome(0), nil
+		}
+	}
+	if err != nil && op != nil {
+		return Result{Operation: op.ID}, err
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -124,11 +152,17 @@ func (c *Catalog) attempt(ctx context.Context, ch Change) (Result, error) {
 	return Result{Operation: op.ID}, &PendingError{Operation: op.ID, Object: op.Summary, Owner: op.Owner, Err: err}
 }
 
+// errNoOperation is a mark that no change has left behind: the rows of the
+// global store do not belong together.
+var errNoOperation = errors.New("the global store does not know this operation: its contents are damaged")
+
 // prepare plans the change once more, inside the transaction that writes it.
+// An error with an operation means that this may have been written.
 func (c *Catalog) prepare(ctx context.Context, ch Change) (op *store.Operation, p *plan, err error) {
 	id := store.OperationID(store.NewID())
 	leased := time.Now()
 	err = c.global.Update(ctx, ch.target(), func(tx store.Reader, now time.Time) (store.Delta, error) {
+		op = nil // this may be another try
 		if p, err = ch.plan(ctx, c.state(tx, now)); err != nil || p.nothing {
 			return store.Delta{}, err
 		}
@@ -144,40 +178,47 @@ func (c *Catalog) prepare(ctx context.Context, ch Change) (op *store.Operation, 
 		d.History = []store.Entry{entry(op, now, store.Done)}
 		return d, nil
 	})
-	if errors.Is(err, store.ErrUnknownOutcome) {
+	lost := errors.Is(err, store.ErrUnknownOutcome)
+	switch {
+	case lost && op != nil:
 		return c.prepared(ctx, op, p, err)
-	}
-	if err == nil && op != nil {
+	case err != nil && (!lost || p == nil):
+		return nil, nil, err
+	case op != nil:
 		c.hold(op, leased)
 	}
-	return op, p, err
+	return op, p, nil
 }
 
 // prepared finds out whether a transaction whose acknowledgement was lost has
 // taken place. It asks inside an Update: that waits for the lost transaction.
 func (c *Catalog) prepared(ctx context.Context, op *store.Operation, p *plan, cause error) (*store.Operation, *plan, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Lease)
+	defer cancel()
 	o := store.Unknown
-	err := c.global.Update(ctx, lockOf(op), func(tx store.Reader, _ time.Time) (store.Delta, error) {
-		ops, err := tx.Operations(ctx, store.OperationQuery{ID: op.ID})
-		if len(ops) > 0 {
-			*op = ops[0]
-		}
-		if err == nil {
-			o, err = outcome(ctx, tx, op.ID)
-		}
-		return store.Delta{}, err
+	err := retry(ctx, func() error {
+		return c.global.Update(ctx, lockOf(op), func(tx store.Reader, _ time.Time) (store.Delta, error) {
+			ops, err := tx.Operations(ctx, store.OperationQuery{ID: op.ID})
+			if len(ops) > 0 {
+				*op = ops[0]
+			}
+			if err == nil {
+				o, err = outcome(ctx, tx, op.ID)
+			}
+			return store.Delta{}, err
+		})
 	})
-	switch {
-	case errors.Is(err, shardway.ErrMapNotFound): // the lost transaction dropped it
+	if errors.Is(err, shardway.ErrMapNotFound) { // the lost transaction may have dropped it
 		o, err = c.Outcome(ctx, op.ID)
-		fallthrough
-	default:
-		if err == nil && o != store.Unknown {
-			c.hold(op, time.Now().Add(-c.cfg.Lease/2))
-			return op, p, nil
-		}
 	}
-	return nil, p, fmt.Errorf("writing operation %s (%s): %w", op.ID, op.Kind, cause)
+	switch {
+	case err != nil:
+		return op, p, fmt.Errorf("writing operation %s (%s): %w", op.ID, op.Kind, cause)
+	case o == store.Unknown:
+		return nil, p, fmt.Errorf("writing operation %s (%s): not done: %w: %v", op.ID, op.Kind, shardway.ErrUnavailable, cause)
+	}
+	c.hold(op, time.Now().Add(-c.cfg.Lease/2))
+	return op, p, nil
 }
 
 // lockOf returns the map by which changes to an operation are serialised.

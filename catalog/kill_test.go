@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,21 +21,24 @@ const (
 	killBefore  fault = iota // the client dies right before the commit
 	killAfter                // the client dies right after the commit
 	lostAck                  // the commit happens, its acknowledgement does not arrive
+	lostCommit               // the commit does not happen, and nobody says so
 	failOnce                 // the commit fails once, in passing
 	refuse                   // the store refuses the commit once, for good (X1, X2)
 	stallBefore              // the client stalls right before the commit; another one takes over; it goes on (I6)
 	stallAfter               // the same right after the commit
 	numFaults
-	meanwhile // right before the commit, something else happens
+	undisturbed // only meanwhile is called
 )
 
 func (f fault) String() string {
-	return [...]string{"kill before", "kill after", "lost acknowledgement", "fail once", "refuse", "stall before", "stall after"}[f]
+	return [...]string{"kill before", "kill after", "lost acknowledgement", "lost commit", "fail once", "refuse", "stall before", "stall after"}[f]
 }
 
 var (
 	errKilled  = errors.New("the client is dead")
 	errRefused = errors.New("injected: refused")
+	// errNotCommitted ends the transaction of a commit that is lost.
+	errNotCommitted = errors.New("injected: not committed")
 )
 
 // faults counts the commits of one client, in whichever store, and lets one
@@ -49,10 +53,12 @@ type faults struct {
 
 	recovered  []catalog.Recovered // by takeOver
 	recoverErr error
-	meanwhile  func()
+	meanwhile  func() // called right before the commit at which something happens
 }
 
-func (f *faults) commit(ctx context.Context, label string, run func() error) error {
+// commit runs a transaction, or does to it what is to happen. dry runs it and
+// does not commit.
+func (f *faults) commit(label string, run, dry func() error) error {
 	if f.dead.Load() {
 		return errKilled
 	}
@@ -60,10 +66,18 @@ func (f *faults) commit(ctx context.Context, label string, run func() error) err
 		return run()
 	}
 	f.label = label
+	if f.meanwhile != nil {
+		f.meanwhile()
+	}
 	switch f.kind {
 	case killBefore:
 		f.dead.Store(true)
 		return errKilled
+	case lostCommit:
+		if err := dry(); err != nil {
+			return err
+		}
+		return fmt.Errorf("injected: %w", store.ErrUnknownOutcome)
 	case failOnce:
 		return fmt.Errorf("injected: %w", shardway.ErrUnavailable)
 	case refuse:
@@ -71,8 +85,7 @@ func (f *faults) commit(ctx context.Context, label string, run func() error) err
 	case stallBefore:
 		f.takeOver()
 		return run()
-	case meanwhile:
-		f.meanwhile()
+	case undisturbed:
 		return run()
 	}
 	if err := run(); err != nil {
@@ -123,7 +136,16 @@ func (g faultyGlobal) View(ctx context.Context, fn func(store.Reader) error) err
 }
 
 func (g faultyGlobal) Update(ctx context.Context, m shardway.MapID, fn func(store.Reader, time.Time) (store.Delta, error)) error {
-	return g.f.commit(ctx, "global", func() error { return g.Global.Update(ctx, m, fn) })
+	return g.f.commit("global", func() error { return g.Global.Update(ctx, m, fn) }, func() error {
+		err := g.Global.Update(ctx, m, func(tx store.Reader, now time.Time) (store.Delta, error) {
+			_, err := fn(tx, now)
+			return store.Delta{}, cmp.Or(err, errNotCommitted)
+		})
+		if errors.Is(err, errNotCommitted) {
+			return nil
+		}
+		return err
+	})
 }
 
 type faultyLocal struct {
@@ -131,15 +153,17 @@ type faultyLocal struct {
 	f *faults
 }
 
+func nothing() error { return nil }
+
 func (l faultyLocal) Deploy(ctx context.Context, id string) error {
-	return l.f.commit(ctx, "deploy", func() error { return l.Local.Deploy(ctx, id) })
+	return l.f.commit("deploy", func() error { return l.Local.Deploy(ctx, id) }, nothing)
 }
 
 func (l faultyLocal) Step(ctx context.Context, s store.LocalStep) (found store.StepState, err error) {
-	err = l.f.commit(ctx, "local "+s.Step.Shard.Name, func() error {
+	err = l.f.commit("local "+s.Step.Shard.Name, func() error {
 		found, err = l.Local.Step(ctx, s)
 		return err
-	})
+	}, nothing)
 	return found, err
 }
 
@@ -281,7 +305,7 @@ func (k *kill) run(t *testing.T) bool {
 		k.checkTakenOver(t, s)
 	default:
 		want := k.after
-		if honest := k.kind == failOnce && k.at == 1 || k.kind == refuse; honest && k.err != nil {
+		if honest := (k.kind == failOnce || k.kind == lostCommit) && k.at == 1 && errors.Is(k.err, shardway.ErrUnavailable) || k.kind == refuse; honest && k.err != nil {
 			want = k.before // nothing has changed, and the error says so
 		} else if k.err != nil { // I5
 			t.Errorf("%s: the change became an error: %v", k.name, k.err)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/store"
@@ -29,7 +30,7 @@ func (ch LockMapping) plan(ctx context.Context, s *state) (*plan, error) {
 	switch {
 	case strings.TrimSpace(string(ch.Lock.Token)) == "" || len(ch.Lock.Token) > shardway.MaxNameBytes:
 		return nil, &shardway.ArgumentError{Argument: "lock token", Reason: fmt.Sprintf("must have 1 to %d bytes", shardway.MaxNameBytes)}
-	case !ch.Lock.Expires.IsZero() && !ch.Lock.Expires.After(s.now):
+	case !ch.Lock.Expires.IsZero() && !s.held(ch.Lock):
 		return nil, &shardway.ArgumentError{Argument: "lock expiry", Value: ch.Lock.Expires.String(), Reason: "has passed"}
 	}
 	if err := shardway.CheckName("lock owner", ch.Lock.Owner); err != nil {
@@ -43,11 +44,12 @@ func (ch LockMapping) plan(ctx context.Context, s *state) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if row.Lock.Held(s.now) {
+	if s.held(row.Lock) {
 		return nil, fmt.Errorf("locking mapping %s of shard map %q: locked by %q (%s): %w",
 			row.Format(m.Kind), m.Name, row.Lock.Owner, row.Lock.Reason, shardway.ErrMappingLocked)
 	}
 	row.Lock = ch.Lock
+	row.Lock.Expires = ch.Lock.Expires.UTC().Truncate(time.Microsecond) // as stores keep it
 	return lockPlan(m, "lock mapping", cmp.Or(ch.Reason, ch.Lock.Reason), fmt.Sprintf("%s for %q: %s", row.Format(m.Kind), ch.Lock.Owner, ch.Lock.Reason), row), nil
 }
 

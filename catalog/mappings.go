@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/shardway/shardway"
@@ -94,13 +95,9 @@ func (s *state) checkFree(ctx context.Context, m shardway.ShardMap, shards []sto
 				sorted[i-1].Format(m.Kind), sorted[i].Format(m.Kind), m.Name, shardway.ErrExists)
 		}
 	}
-	hull := shardway.Range{Low: sorted[0].Range.Low, High: sorted[len(sorted)-1].Range.High}
-	if m.Kind == shardway.ListMap && len(sorted) > 1 {
-		hull.High = shardway.Key{} // all points from the first on
-	}
 	var pending error
 	i := 0
-	for row, err := range s.tx.Mappings(ctx, store.MappingQuery{Map: m, Within: hull}) {
+	for row, err := range s.between(ctx, m, sorted[0].Range, sorted[len(sorted)-1].Range) {
 		if err != nil {
 			return err
 		}
@@ -119,6 +116,29 @@ func (s *state) checkFree(ctx context.Context, m shardway.ShardMap, shards []sto
 		pending = cmp.Or(pending, error(&PendingError{Operation: row.Operation, Object: "mapping " + row.Format(m.Kind)}))
 	}
 	return pending
+}
+
+// between returns the rows that could share a key with the mapping first, with
+// last, or with one that lies between them.
+func (s *state) between(ctx context.Context, m shardway.ShardMap, first, last shardway.Range) iter.Seq2[store.MappingRow, error] {
+	if m.Kind == shardway.RangeMap {
+		return s.tx.Mappings(ctx, store.MappingQuery{Map: m, Within: shardway.Range{Low: first.Low, High: last.High}})
+	}
+	return func(yield func(store.MappingRow, error) bool) {
+		if first != last {
+			for row, err := range s.tx.Mappings(ctx, store.MappingQuery{Map: m, Within: shardway.Range{Low: first.Low, High: last.Low}}) {
+				if !yield(row, err) {
+					return
+				}
+			}
+		}
+		// The row that stands and the one that is to replace it.
+		for row, err := range s.tx.Mappings(ctx, store.MappingQuery{Map: m, Within: shardway.RangeFrom(last.Low), Limit: 2}) {
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
 }
 
 // clash reports whether two mappings of one map would share a key.

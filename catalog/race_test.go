@@ -51,7 +51,7 @@ func runRace(t *testing.T, e engine, change func(world) catalog.Change, n, m int
 	r, w := e.world(t)
 
 	stalled, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	first := &faults{rig: r, at: n, kind: meanwhile, meanwhile: func() { close(stalled); <-goOn }}
+	first := &faults{rig: r, at: n, kind: undisturbed, meanwhile: func() { close(stalled); <-goOn }}
 	go func() {
 		c := first.client(catalog.Config{Who: "first", Lease: time.Minute, Wait: time.Nanosecond})
 		_, err := c.Do(context.Background(), change(w))
@@ -63,7 +63,7 @@ func runRace(t *testing.T, e engine, change func(world) catalog.Change, n, m int
 	case <-stalled:
 	}
 	var err error
-	second := &faults{rig: r, at: m, kind: meanwhile, meanwhile: func() { close(goOn); err = <-ended }}
+	second := &faults{rig: r, at: m, kind: undisturbed, meanwhile: func() { close(goOn); err = <-ended }}
 	recovered, rerr := second.client(catalog.Config{Who: "second", Lease: time.Minute}).Recover(t.Context(), true)
 	if second.seen.Load() < m {
 		close(goOn)

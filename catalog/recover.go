@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/shardway/shardway"
@@ -33,13 +34,12 @@ func (c *Catalog) Recover(ctx context.Context, force bool) ([]Recovered, error) 
 		if r.Err = c.claim(ctx, &op, force); r.Err == nil {
 			if r.Outcome, r.Err = c.settleClaimed(ctx, &op, nil); r.Outcome != store.Pending {
 				r.Err = nil
+			} else {
+				c.release(ctx, &op)
 			}
 			c.noteRecovered(&op, r)
 		} else if errors.Is(r.Err, errEnded) {
 			r.Outcome, r.Err = c.Outcome(ctx, op.ID)
-		}
-		if r.Outcome == store.Pending && r.Err != nil {
-			c.release(ctx, &op)
 		}
 		all = append(all, r)
 		if ctx.Err() != nil {
@@ -99,22 +99,28 @@ var (
 // claim takes an operation over: it raises the epoch, so that every step and
 // every publication of the owner before is refused from now on.
 func (c *Catalog) claim(ctx context.Context, op *store.Operation, force bool) error {
-	leased := time.Now()
-	err := c.global.Update(ctx, op.Map.ID, func(tx store.Reader, now time.Time) (store.Delta, error) {
-		ops, err := tx.Operations(ctx, store.OperationQuery{ID: op.ID})
-		if err != nil {
-			return store.Delta{}, err
-		}
-		if len(ops) == 0 {
-			return store.Delta{}, errEnded
-		}
-		*op = ops[0]
-		if !force && now.Before(op.LeaseUntil) {
-			return store.Delta{}, errAlive
-		}
-		op.Epoch++
-		op.Owner, op.LeaseUntil = c.owner, now.Add(c.cfg.Lease)
-		return store.Delta{Lease: op}, nil
+	var leased time.Time
+	var tried int64 // epoch of a try whose acknowledgement was lost
+	err := retry(ctx, func() error {
+		leased = time.Now()
+		return c.global.Update(ctx, op.Map.ID, func(tx store.Reader, now time.Time) (store.Delta, error) {
+			ops, err := tx.Operations(ctx, store.OperationQuery{ID: op.ID})
+			if err != nil {
+				return store.Delta{}, err
+			}
+			if len(ops) == 0 {
+				return store.Delta{}, errEnded
+			}
+			*op = ops[0]
+			ours := op.Owner == c.owner && op.Epoch == tried
+			if !force && !ours && now.Before(op.LeaseUntil) {
+				return store.Delta{}, errAlive
+			}
+			op.Epoch++
+			tried = op.Epoch
+			op.Owner, op.LeaseUntil = c.owner, now.Add(c.cfg.Lease)
+			return store.Delta{Lease: op}, nil
+		})
 	})
 	if errors.Is(err, shardway.ErrMapNotFound) {
 		return errEnded // maps are dropped only after their operations have ended
@@ -196,8 +202,12 @@ func (c *Catalog) settle(ctx context.Context, op *store.Operation, untouched map
 // states found stay true.
 func (c *Catalog) settleClaimed(ctx context.Context, op *store.Operation, untouched map[int]bool) (store.Outcome, error) {
 	complete := len(untouched) == 0
-	locals := make([]store.Local, len(op.Steps))
-	for i, step := range op.Steps {
+	steps, err := c.located(ctx, op)
+	if err != nil {
+		return store.Pending, err
+	}
+	locals := make([]store.Local, len(steps))
+	for i, step := range steps {
 		if untouched[i] {
 			continue
 		}
@@ -215,15 +225,34 @@ func (c *Catalog) settleClaimed(ctx context.Context, op *store.Operation, untouc
 	if complete {
 		return c.ended(ctx, op, store.Done)
 	}
-	for i := len(op.Steps) - 1; i >= 0; i-- {
+	for i, step := range slices.Backward(steps) {
 		if locals[i] == nil {
 			continue
 		}
-		if _, err := c.step(ctx, op, locals[i], op.Steps[i], store.StepUndone); err != nil {
+		if _, err := c.step(ctx, op, locals[i], step, store.StepUndone); err != nil {
 			return store.Pending, err
 		}
 	}
 	return c.ended(ctx, op, store.Undone)
+}
+
+// located returns the steps of an operation with the locations where their
+// shards are now: one may have been moved since, because its server is dead.
+// A step that changes a shard knows best itself.
+func (c *Catalog) located(ctx context.Context, op *store.Operation) ([]store.Step, error) {
+	steps := slices.Clone(op.Steps)
+	err := c.view(ctx, func(tx store.Reader) error {
+		rows, err := tx.Shards(ctx, op.Map.ID)
+		for _, row := range rows {
+			for i := range steps {
+				if step := &steps[i]; step.Shard.ID == row.ID && step.Before == nil && step.After == nil {
+					step.Shard = row.Shard
+				}
+			}
+		}
+		return err
+	})
+	return steps, err
 }
 
 func (c *Catalog) ended(ctx context.Context, op *store.Operation, o store.Outcome) (store.Outcome, error) {

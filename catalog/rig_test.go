@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,11 +25,15 @@ type rig struct {
 	mu     sync.Mutex // guards the fields below
 	locals map[string]store.Local
 	opened []string // addresses, in the order in which they were opened first
+	down   map[string]bool
+	alias  map[string]string // another name of an address
 	open   func(t *testing.T) store.Local
+
+	ahead atomic.Int64 // what the clock of a global store in memory shows more than this machine's
 }
 
 func newRig(t *testing.T, global store.Global, open func(t *testing.T) store.Local) *rig {
-	return &rig{t: t, global: global, locals: map[string]store.Local{}, open: open}
+	return &rig{t: t, global: global, locals: map[string]store.Local{}, down: map[string]bool{}, alias: map[string]string{}, open: open}
 }
 
 // Open and Normalize make the rig a [catalog.Locals].
@@ -36,7 +41,10 @@ func (r *rig) Open(_ context.Context, l shardway.Location) (store.Local, error) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	address := l.Servers[0].Address
-	if strings.HasPrefix(address, "dead") {
+	if name := r.alias[address]; name != "" {
+		address = name
+	}
+	if strings.HasPrefix(address, "dead") || r.down[l.Servers[0].Address] {
 		return nil, fmt.Errorf("connecting to %s: %w", address, shardway.ErrUnavailable)
 	}
 	if r.locals[address] == nil {
@@ -52,6 +60,13 @@ func (r *rig) Normalize(l shardway.Location) (shardway.Location, error) {
 		l.Servers[i].Address = strings.ToLower(l.Servers[i].Address)
 	}
 	return l, nil
+}
+
+// shut lets a server go down, or come back.
+func (r *rig) shut(address string, down bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down[address] = down
 }
 
 func (r *rig) client(cfg catalog.Config) *catalog.Catalog {
