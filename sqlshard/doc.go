@@ -27,10 +27,11 @@
 //     transaction begun by BeginTx;
 //   - when its text has set_config (unless its last argument is the word true:
 //     then the setting ends with the transaction), pg_advisory_lock and the
-//     like (but not the locks of a transaction), get_lock, setseed, load_extension, pg_temp, isolation, or one that begins
-//     with dblink_connect, INTO TEMP, INTO TEMPORARY, INTO #…, INTO @…, an @ and
-//     then :=, a comment that MySQL runs (/*! or /*M), or U& texts; after
-//     EXPLAIN also CREATE, EXECUTE or DECLARE;
+//     like (not the locks of a transaction), get_lock, setseed, load_extension,
+//     pg_temp, isolation, a name that begins with dblink_connect, INTO TEMP,
+//     INTO TEMPORARY, INTO #…, INTO @…, an @ and then :=, a comment that MySQL
+//     runs (/*! or /*M), or U& texts; after EXPLAIN also CREATE, EXECUTE or
+//     DECLARE;
 //   - when a transaction is open at Close, or did not end cleanly, or, on SQL
 //     Server, had an isolation level of its own;
 //   - when [Conn.Raw] was used;

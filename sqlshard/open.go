@@ -50,7 +50,7 @@ func (o *opener) tryAgain(ctx context.Context, key shardway.Key, route *shardway
 		if fresh, err = o.m.Refresh(ctx, key, *route); err != nil {
 			return nil, err
 		}
-	case errors.Is(failed, shardway.ErrUnavailable) && ctx.Err() == nil && !errors.Is(failed, errClosed):
+	case errors.Is(failed, shardway.ErrUnavailable) && !over(ctx) && !errors.Is(failed, errClosed):
 		var retry bool
 		if fresh, retry, err = o.m.Unreachable(ctx, key, *route); err != nil {
 			return nil, fmt.Errorf("%w; asking where the key is now: %w", failed, err)
@@ -119,7 +119,7 @@ func connecting(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, shardway.ErrPoolExhausted):
 		return err
-	case ctx.Err() != nil:
+	case over(ctx):
 		return ended(ctx, doing, err)
 	}
 	return fmt.Errorf("%s: %w: %w", doing, shardway.ErrUnavailable, err)
@@ -152,7 +152,7 @@ func (o *opener) forShard(ctx context.Context, name string) (*Conn, error) {
 	}
 	conn, err := o.connect(ctx, route)
 	again := route.FromCache && (errors.Is(err, errNotHere) || errors.Is(err, shardway.ErrStale) ||
-		errors.Is(err, shardway.ErrNoStore) || errors.Is(err, shardway.ErrUnavailable) && ctx.Err() == nil)
+		errors.Is(err, shardway.ErrNoStore) || errors.Is(err, shardway.ErrUnavailable) && !over(ctx))
 	if again && !errors.Is(err, errClosed) {
 		fresh, readErr := o.shardRoute(ctx, name, route.Shard)
 		if readErr != nil {

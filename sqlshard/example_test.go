@@ -1,0 +1,154 @@
+package sqlshard_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/catalog"
+	"github.com/shardway/shardway/sqlite"
+	"github.com/shardway/shardway/sqlshard"
+	"github.com/shardway/shardway/store/sqlstore"
+)
+
+// A map of customers over two SQLite databases, and a connection by customer.
+func Example() {
+	ctx := context.Background()
+	maps, cleanUp := exampleMaps(ctx)
+	defer cleanUp()
+
+	// once
+	router, err := shardway.Open(ctx, maps, shardway.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer router.Close()
+	customers, err := shardway.OpenRangeShardMap[int64](ctx, router, "customers")
+	if err != nil {
+		log.Fatal(err)
+	}
+	db, err := sqlshard.New(customers, sqlshard.Config{Engines: []shardway.Engine{sqlite.Engine{}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	// per request
+	for _, customerID := range []int64{42, 1042} {
+		conn, err := db.OpenConnectionForKey(ctx, customerID)
+		if err != nil {
+			log.Fatal(err)
+		}
+		_, err = conn.ExecContext(ctx, `INSERT INTO customer (id, name) VALUES (?, 'Ann')`, customerID)
+		fmt.Println("customer", customerID, "is on", conn.Shard(), err)
+		conn.Close()
+	}
+
+	_, err = db.OpenConnectionForKey(ctx, 5000)
+	fmt.Println(err)
+	// Output:
+	// customer 42 is on east <nil>
+	// customer 1042 is on west <nil>
+	// shard map "customers", key "5000": key not mapped
+}
+
+// Generated code and ORMs take the key from the context.
+func ExampleDB_ByContext() {
+	ctx := context.Background()
+	maps, cleanUp := exampleMaps(ctx)
+	defer cleanUp()
+	router, err := shardway.Open(ctx, maps, shardway.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer router.Close()
+	customers, err := shardway.OpenRangeShardMap[int64](ctx, router, "customers")
+	if err != nil {
+		log.Fatal(err)
+	}
+	db, err := sqlshard.New(customers, sqlshard.Config{Engines: []shardway.Engine{sqlite.Engine{}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	queries := db.ByContext() // has what sqlc calls DBTX, and GORM a ConnPool
+
+	ctx, err = shardway.WithKey(ctx, int64(1042)) // by a middleware, say
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := queries.ExecContext(ctx, `INSERT INTO customer (id, name) VALUES (1042, 'Ben')`); err != nil {
+		log.Fatal(err)
+	}
+	var name string
+	err = queries.QueryRowContext(ctx, `SELECT name FROM customer WHERE id = ?`, 1042).Scan(&name)
+	fmt.Println(name, err)
+
+	_, err = queries.ExecContext(context.Background(), `DELETE FROM customer`)
+	fmt.Println(err)
+	// Output:
+	// Ben <nil>
+	// shard map "customers": key required
+}
+
+// exampleMaps creates a global store with the map customers: [0, 1000) on
+// shard east, [1000, 2000) on shard west.
+func exampleMaps(ctx context.Context) (maps *sqlstore.Global, cleanUp func()) {
+	dir, err := os.MkdirTemp("", "shardway-example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if maps, err = sqlite.GlobalStore("sqlite:" + filepath.Join(dir, "maps.db")); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := maps.Deploy(ctx, false); err != nil {
+		log.Fatal(err)
+	}
+	locals, err := sqlstore.NewLocals([]shardway.Engine{sqlite.Engine{}}, shardway.Credentials{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	cat, err := catalog.New(maps, locals, catalog.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	do := func(change catalog.Change) catalog.Result {
+		result, err := cat.Do(ctx, change)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return result
+	}
+	m := do(catalog.CreateShardMap{Name: "customers", Kind: shardway.RangeMap, KeyKind: shardway.KindInt64}).Map
+	for i, name := range []string{"east", "west"} {
+		at := shardway.Location{Engine: "sqlite", Servers: []shardway.Server{{Address: filepath.Join(dir, name+".db")}}}
+		shard := do(catalog.AddShard{Map: m, Name: name, Location: at}).Shards[0]
+		low := int64(i) * 1000
+		do(catalog.AddMappings{Map: m, New: []catalog.NewMapping{{
+			Range: shardway.Range{Low: shardway.Int64Key(low), High: shardway.Int64Key(low + 1000)}, ShardID: shard.ID,
+		}}})
+		exampleTable(ctx, at)
+	}
+	return maps, func() {
+		_ = locals.Close()
+		_ = maps.Close()
+		_ = os.RemoveAll(dir)
+	}
+}
+
+func exampleTable(ctx context.Context, at shardway.Location) {
+	connector, err := sqlite.Engine{}.Connector(at.Servers[0].Address, "", shardway.Credentials{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, `CREATE TABLE customer (id integer PRIMARY KEY, name text NOT NULL)`); err != nil {
+		log.Fatal(err)
+	}
+}
