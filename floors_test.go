@@ -19,16 +19,16 @@ var floors = map[string]int{
 	".":                2,
 	"store":            3,
 	"internal/dsn":     3,
-	"topology/pgprobe": 3,
+	"topology/pgprobe": 3, "topology/mysqlprobe": 3, "topology/sqlserverprobe": 3, "topology/sqliteprobe": 3,
 	"store/sqlstore":   4, "store/memstore": 4, "store/storetest": 4, "catalog": 4, "sqlshard": 4,
 	"postgres": 5, "mysql": 5, "sqlserver": 5, "sqlite": 5,
 	"internal/customers": 6,
 	"cmd/shardway":       7, "examples/customers": 7,
-	"internal/dbtest": 8, // for tests only
+	"internal/dbtest": 8, "topology/probe/probetest": 8, // for tests only
 }
 
 // std are the packages that promise no third-party import.
-var std = map[string]bool{".": true, "selection": true, "topology": true, "topology/probe": true, "topology/pgprobe": true, "internal/interval": true, "internal/dialect": true, "store": true, "store/memstore": true, "catalog": true, "sqlshard": true}
+var std = map[string]bool{".": true, "selection": true, "topology": true, "topology/probe": true, "topology/pgprobe": true, "topology/mysqlprobe": true, "topology/sqlserverprobe": true, "topology/sqliteprobe": true, "internal/interval": true, "internal/dialect": true, "store": true, "store/memstore": true, "catalog": true, "sqlshard": true}
 
 const module = "github.com/shardway/shardway"
 

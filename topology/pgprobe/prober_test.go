@@ -15,10 +15,8 @@ import (
 	"github.com/shardway/shardway/topology"
 	"github.com/shardway/shardway/topology/pgprobe"
 	"github.com/shardway/shardway/topology/probe"
+	"github.com/shardway/shardway/topology/probe/probetest"
 )
-
-// limit bounds every wait: machines that test are busy.
-const limit = time.Minute
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
@@ -35,74 +33,14 @@ func newProber(t *testing.T, d dbtest.Database, o pgprobe.Options) *pgprobe.Prob
 	return prober
 }
 
-// probeOnce asks one server that must answer.
-func probeOnce(t *testing.T, prober *pgprobe.Prober, address string) topology.Observation {
+// watch monitors all servers of a set.
+func watch(t *testing.T, set *dbtest.PostgresSet) probetest.Watch {
 	t.Helper()
-	o, err := tryProbe(t, prober, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
-
-func tryProbe(t *testing.T, prober *pgprobe.Prober, address string) (topology.Observation, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	return prober.Probe(ctx, topology.Server{Address: address})
-}
-
-// openMonitor watches all servers of a set with the smallest heartbeat.
-func openMonitor(t *testing.T, set *dbtest.PostgresSet, prober topology.Prober) *topology.Monitor {
-	t.Helper()
-	var servers []topology.Server
+	var addresses []string
 	for i := range set.Servers() {
-		servers = append(servers, topology.Server{Address: set.Addr(i)})
+		addresses = append(addresses, set.Addr(i))
 	}
-	first, err := topology.NewSet(topology.Config{Kind: topology.KindReplicaSet, Heartbeat: topology.MinHeartbeat}, servers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := topology.OpenMonitor(topology.MonitorConfig{Set: first, Prober: prober})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = m.Close() })
-	return m
-}
-
-// await waits for a description, which see may also judge, and returns it.
-func await(t *testing.T, m *topology.Monitor, what string, see func(topology.Set) bool) topology.Set {
-	t.Helper()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	for {
-		set, changed := m.Current()
-		if see(set) {
-			return set
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-			t.Fatalf("no description with %s in %v, the last is %v %+v", what, limit, set, set.Servers())
-		}
-	}
-}
-
-func isPrimary(address string) func(topology.Set) bool {
-	return func(s topology.Set) bool {
-		p, ok := s.Primary()
-		return ok && p.Address == address
-	}
-}
-
-func server(t *testing.T, s topology.Set, address string) topology.Server {
-	t.Helper()
-	found, ok := s.Find(address)
-	if !ok {
-		t.Fatalf("no server %s in %v", address, s)
-	}
-	return found
+	return probetest.Open(t, newProber(t, set.NewDatabase(t), pgprobe.Options{}), addresses...)
 }
 
 func TestProbeRoles(t *testing.T) {
@@ -113,7 +51,7 @@ func TestProbeRoles(t *testing.T) {
 	set.AwaitReplay(t, 1)
 	set.AwaitReplay(t, 2)
 	for i := range 3 {
-		o := probeOnce(t, prober, set.Addr(i))
+		o := probetest.Once(t, prober, set.Addr(i))
 		role, upstream := topology.RoleSecondary, set.Addr(0)
 		if i == 0 {
 			role, upstream = topology.RolePrimary, ""
@@ -138,34 +76,34 @@ func TestProbeRoles(t *testing.T) {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	set := dbtest.NewPostgresSet(t, dbtest.PostgresSetOptions{Secondaries: 2, Proxied: true})
-	m := openMonitor(t, set, newProber(t, set.NewDatabase(t), pgprobe.Options{}))
-	seen := await(t, m, "server 0 as primary and two secondaries", func(s topology.Set) bool {
-		return isPrimary(set.Addr(0))(s) && s.Server(1).Role == topology.RoleSecondary && s.Server(2).Role == topology.RoleSecondary
+	m := watch(t, set)
+	seen := m.Await(t, "server 0 as primary and two secondaries", func(s topology.Set) bool {
+		return probetest.IsPrimary(set.Addr(0))(s) && s.Server(1).Role == topology.RoleSecondary && s.Server(2).Role == topology.RoleSecondary
 	})
-	if term := server(t, seen, set.Addr(0)).Term; term.Major != 1 {
+	if term := seen.Server(0).Term; term.Major != 1 {
 		t.Errorf("first term is %v", term)
 	}
 
 	set.Kill(t, 0)
-	await(t, m, "no primary", func(s topology.Set) bool { _, ok := s.Primary(); return !ok })
+	m.Await(t, "no primary", probetest.NoPrimary)
 	set.Promote(t, 1)
 	set.Follow(t, 2, 1)
-	seen = await(t, m, "server 1 as primary and server 2 behind it", func(s topology.Set) bool {
-		other := server(t, s, set.Addr(2))
-		return isPrimary(set.Addr(1))(s) && other.Upstream == set.Addr(1) && other.Term.Major == 2
+	seen = m.Await(t, "server 1 as primary and server 2 behind it", func(s topology.Set) bool {
+		other := s.Server(2)
+		return probetest.IsPrimary(set.Addr(1))(s) && other.Upstream == set.Addr(1) && other.Term.Major == 2
 	})
-	if term := server(t, seen, set.Addr(1)).Term; term.Major != 2 {
+	if term := seen.Server(1).Term; term.Major != 2 {
 		t.Errorf("term after the promotion is %v, want 2", term)
 	}
 
 	set.Restart(t, 0)
-	seen = await(t, m, "a claim of server 0", func(s topology.Set) bool { return server(t, s, set.Addr(0)).Claimed == topology.RolePrimary })
-	old := server(t, seen, set.Addr(0))
+	seen = m.Await(t, "a claim of server 0", func(s topology.Set) bool { return s.Server(0).Claimed == topology.RolePrimary })
+	old := seen.Server(0)
 	var conflict *topology.ConflictError
 	if old.Role != topology.RoleUnknown || !errors.As(old.Err, &conflict) || conflict.Undecided {
 		t.Errorf("the former primary is %v with error %v, want its claim refused", old.Role, old.Err)
 	}
-	if !isPrimary(set.Addr(1))(seen) {
+	if !probetest.IsPrimary(set.Addr(1))(seen) {
 		t.Errorf("primary is not server 1 while the former one claims to be: %v", seen)
 	}
 	if old.Demotions == 0 {
@@ -173,8 +111,8 @@ func TestFailover(t *testing.T) {
 	}
 
 	set.Rejoin(t, 0)
-	seen = await(t, m, "server 0 as secondary", func(s topology.Set) bool { return server(t, s, set.Addr(0)).Role == topology.RoleSecondary })
-	if old = server(t, seen, set.Addr(0)); old.Term.Major != 2 || old.Upstream != set.Addr(1) {
+	seen = m.Await(t, "server 0 as secondary", func(s topology.Set) bool { return s.Server(0).Role == topology.RoleSecondary })
+	if old = seen.Server(0); old.Term.Major != 2 || old.Upstream != set.Addr(1) {
 		t.Errorf("the rejoined server follows %q in term %v", old.Upstream, old.Term)
 	}
 }
@@ -183,15 +121,14 @@ func TestFailover(t *testing.T) {
 func TestSplitBrainIsUndecided(t *testing.T) {
 	t.Parallel()
 	set := dbtest.NewPostgresSet(t, dbtest.PostgresSetOptions{Secondaries: 2})
-	m := openMonitor(t, set, newProber(t, set.NewDatabase(t), pgprobe.Options{}))
-	await(t, m, "a primary", isPrimary(set.Addr(0)))
+	m := watch(t, set)
+	m.Await(t, "a primary", probetest.IsPrimary(set.Addr(0)))
 	set.Kill(t, 0)
 	set.Promote(t, 1)
 	set.Promote(t, 2)
-	await(t, m, "an undecided conflict", func(s topology.Set) bool {
+	m.Await(t, "an undecided conflict", func(s topology.Set) bool {
 		var conflict *topology.ConflictError
-		_, ok := s.Primary()
-		return !ok && errors.As(s.Conflict(), &conflict) && conflict.Undecided && slices.Contains(conflict.Servers, set.Addr(2))
+		return probetest.NoPrimary(s) && errors.As(s.Conflict(), &conflict) && conflict.Undecided && slices.Contains(conflict.Servers, set.Addr(2))
 	})
 }
 
@@ -218,13 +155,13 @@ func TestStalenessGrows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			set := dbtest.NewPostgresSet(t, dbtest.PostgresSetOptions{Proxied: true, Settings: []string{"wal_receiver_timeout=2s"}})
-			m := openMonitor(t, set, newProber(t, set.NewDatabase(t), pgprobe.Options{}))
-			await(t, m, "a secondary in sync", func(s topology.Set) bool { return s.Server(1).Staleness == topology.Measured(0) })
+			m := watch(t, set)
+			m.Await(t, "a secondary in sync", func(s topology.Set) bool { return s.Server(1).Staleness == topology.Measured(0) })
 			stop(t, set)
 			var least time.Duration
 			behind := func() topology.Server {
 				t.Helper()
-				seen := await(t, m, "a secondary further behind", func(s topology.Set) bool {
+				seen := m.Await(t, "a secondary further behind", func(s topology.Set) bool {
 					d, known := s.Server(1).Staleness.Value()
 					if known && d < least {
 						t.Errorf("secondary is %v behind after %v", d, least)
@@ -249,11 +186,9 @@ func TestStalenessGrows(t *testing.T) {
 func TestIdlePrimaryIsNoLag(t *testing.T) {
 	t.Parallel()
 	set := dbtest.NewPostgresSet(t, dbtest.PostgresSetOptions{Settings: []string{"wal_receiver_timeout=2s"}})
-	d := set.NewDatabase(t)
-	set.AwaitReplay(t, 1)
-	m := openMonitor(t, set, newProber(t, d, pgprobe.Options{}))
-	start := await(t, m, "a secondary", func(s topology.Set) bool { return s.Server(1).Role == topology.RoleSecondary }).Server(1)
-	await(t, m, "an idle time of 4 s", func(s topology.Set) bool {
+	m := watch(t, set)
+	start := m.Await(t, "a secondary", func(s topology.Set) bool { return s.Server(1).Role == topology.RoleSecondary }).Server(1)
+	m.Await(t, "an idle time of 4 s", func(s topology.Set) bool {
 		now := s.Server(1)
 		if now.Staleness != topology.Measured(0) {
 			t.Errorf("secondary of an idle primary is %v behind", now.Staleness)
@@ -267,19 +202,21 @@ func TestIdlePrimaryIsNoLag(t *testing.T) {
 func TestMuteServer(t *testing.T) {
 	t.Parallel()
 	set := dbtest.NewPostgresSet(t, dbtest.PostgresSetOptions{Proxied: true})
-	m := openMonitor(t, set, newProber(t, set.NewDatabase(t), pgprobe.Options{}))
-	await(t, m, "both servers", func(s topology.Set) bool {
-		return isPrimary(set.Addr(0))(s) && s.Server(1).Role == topology.RoleSecondary
+	m := watch(t, set)
+	m.Await(t, "both servers", func(s topology.Set) bool {
+		return probetest.IsPrimary(set.Addr(0))(s) && s.Server(1).Role == topology.RoleSecondary
 	})
 	set.Proxy(1).BlackHole()
-	mute := await(t, m, "a mute secondary", func(s topology.Set) bool { return s.Server(1).Role == topology.RoleUnknown })
+	mute := m.Await(t, "a mute secondary", func(s topology.Set) bool { return s.Server(1).Role == topology.RoleUnknown })
 	if err := mute.Server(1).Err; !errors.Is(err, topology.ErrProbeTimeout) {
 		t.Errorf("error is %v, not a time-out", err)
 	}
 	before := mute.Server(0).LastUpdate
-	await(t, m, "a check of the primary", func(s topology.Set) bool { return isPrimary(set.Addr(0))(s) && s.Server(0).LastUpdate.After(before) })
+	m.Await(t, "a check of the primary", func(s topology.Set) bool {
+		return probetest.IsPrimary(set.Addr(0))(s) && s.Server(0).LastUpdate.After(before)
+	})
 	set.Proxy(1).Restore()
-	await(t, m, "the secondary again", func(s topology.Set) bool { return s.Server(1).Role == topology.RoleSecondary })
+	m.Await(t, "the secondary again", func(s topology.Set) bool { return s.Server(1).Role == topology.RoleSecondary })
 }
 
 // A server that is told to refuse writes is no primary; a login that is told to
@@ -291,12 +228,12 @@ func TestReadOnlyPrimary(t *testing.T) {
 	user, password := s.NewUser(t, "probe")
 	s.Exec(t, "", `ALTER ROLE "`+user+`" SET default_transaction_read_only = on`)
 	prober := newProber(t, d.As(user, password), pgprobe.Options{})
-	if o := probeOnce(t, prober, s.Addr()); o.Role != topology.RolePrimary {
+	if o := probetest.Once(t, prober, s.Addr()); o.Role != topology.RolePrimary {
 		t.Errorf("with a read-only login the server is %+v", o)
 	}
 	s.Exec(t, "", `ALTER DATABASE "`+d.Name+`" SET default_transaction_read_only = on`)
 	other := newProber(t, d, pgprobe.Options{})
-	if o := probeOnce(t, other, s.Addr()); o.Role != topology.RoleSecondary || !o.Detached || o.Staleness.Known() {
+	if o := probetest.Once(t, other, s.Addr()); o.Role != topology.RoleSecondary || !o.Detached || o.Staleness.Known() {
 		t.Errorf("a read-only database is %+v, want a secondary that follows nobody", o)
 	}
 }
@@ -309,24 +246,24 @@ func TestRights(t *testing.T) {
 	set.AwaitReplay(t, 1)
 	plain := d.As(user, password)
 	prober := newProber(t, plain, pgprobe.Options{})
-	if o := probeOnce(t, prober, set.Addr(0)); o.Role != topology.RolePrimary || o.Term.Major != 1 {
+	if o := probetest.Once(t, prober, set.Addr(0)); o.Role != topology.RolePrimary || o.Term.Major != 1 {
 		t.Errorf("a login without rights sees the primary as %+v", o)
 	}
-	o, err := tryProbe(t, prober, set.Addr(1))
+	o, err := probetest.Try(t, prober, set.Addr(1))
 	var rights *probe.RightsError
 	grants := pgprobe.Grants(user, pgprobe.Options{})
 	if !errors.As(err, &rights) || o.Role != topology.RoleUnknown || !strings.Contains(err.Error(), grants[0]) || !strings.Contains(err.Error(), set.Addr(1)) {
 		t.Fatalf("a login without rights sees the secondary as %+v with error %v", o, err)
 	}
 	lenient := newProber(t, plain, pgprobe.Options{PlainLogin: true})
-	if o := probeOnce(t, lenient, set.Addr(1)); o.Role != topology.RoleSecondary || o.Staleness.Known() || o.Detached {
+	if o := probetest.Once(t, lenient, set.Addr(1)); o.Role != topology.RoleSecondary || o.Staleness.Known() || o.Detached {
 		t.Errorf("where rights are waived the secondary is %+v", o)
 	}
 	for _, grant := range grants {
 		set.Server(0).Exec(t, d.Name, grant)
 	}
 	set.AwaitReplay(t, 1)
-	if o := probeOnce(t, prober, set.Addr(1)); o.Staleness != topology.Measured(0) || o.Upstream != set.Addr(0) {
+	if o := probetest.Once(t, prober, set.Addr(1)); o.Staleness != topology.Measured(0) || o.Upstream != set.Addr(0) {
 		t.Errorf("with %v the secondary is %+v", grants, o)
 	}
 }
@@ -346,10 +283,10 @@ func TestHeartbeat(t *testing.T) {
 	prober := newProber(t, d.As(user, password), o)
 	refused := func(why string) {
 		t.Helper()
-		if seen := probeOnce(t, prober, set.Addr(0)); seen.Role != topology.RolePrimary {
+		if seen := probetest.Once(t, prober, set.Addr(0)); seen.Role != topology.RolePrimary {
 			t.Errorf("%s: the primary is %+v", why, seen)
 		}
-		_, err := tryProbe(t, prober, set.Addr(1))
+		_, err := probetest.Try(t, prober, set.Addr(1))
 		var rights *probe.RightsError
 		if !errors.As(err, &rights) || !strings.Contains(err.Error(), `GRANT SELECT ON "watch"."Beat"`) {
 			t.Errorf("%s: error is %v", why, err)
@@ -368,7 +305,7 @@ func TestHeartbeat(t *testing.T) {
 		set.Server(0).Exec(t, d.Name, grant)
 	}
 	set.AwaitReplay(t, 1)
-	if seen := probeOnce(t, prober, set.Addr(1)); seen.Role != topology.RoleSecondary || seen.Staleness.Known() {
+	if seen := probetest.Once(t, prober, set.Addr(1)); seen.Role != topology.RoleSecondary || seen.Staleness.Known() {
 		t.Errorf("without any beat the secondary is %+v", seen)
 	}
 	beat := func() {
@@ -379,14 +316,14 @@ func TestHeartbeat(t *testing.T) {
 		set.AwaitReplay(t, 1)
 	}
 	beat()
-	first := probeOnce(t, prober, set.Addr(1)).Staleness
-	second := probeOnce(t, prober, set.Addr(1)).Staleness
+	first := probetest.Once(t, prober, set.Addr(1)).Staleness
+	second := probetest.Once(t, prober, set.Addr(1)).Staleness
 	a, known := first.Value()
-	if b, also := second.Value(); !known || !also || b <= a || b > limit {
+	if b, also := second.Value(); !known || !also || b <= a || b > probetest.Limit {
 		t.Errorf("without a further beat the secondary is %v, then %v behind", first, second)
 	}
 	beat()
-	if seen := probeOnce(t, prober, set.Addr(1)); !seen.Staleness.AtMost(limit) || seen.LastWrite.IsZero() {
+	if seen := probetest.Once(t, prober, set.Addr(1)); !seen.Staleness.AtMost(probetest.Limit) || seen.LastWrite.IsZero() {
 		t.Errorf("after a second beat the secondary is %+v", seen)
 	}
 }
@@ -419,21 +356,21 @@ func TestOneConnection(t *testing.T) {
 	}
 	prober := newProber(t, d.As(user, password), pgprobe.Options{})
 	for range 5 {
-		probeOnce(t, prober, s.Addr())
+		probetest.Once(t, prober, s.Addr())
 	}
 	first := sessions()
 	if len(first) != 1 {
 		t.Fatalf("%d connections after 5 probes", len(first))
 	}
 	s.Exec(t, "", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+user+"'")
-	probeOnce(t, prober, s.Addr())
+	probetest.Once(t, prober, s.Addr())
 	s.Restart(t)
-	probeOnce(t, prober, s.Addr())
+	probetest.Once(t, prober, s.Addr())
 	second := sessions()
 	if len(second) != 1 || second[0] == first[0] {
 		t.Errorf("connections %v after %v broke", second, first)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), probetest.Limit)
 	defer cancel()
 	if _, err := prober.Probe(ctx, topology.Server{Address: s.Addr(), Generation: 7}); err != nil {
 		t.Fatal(err)
@@ -451,7 +388,7 @@ func TestOneConnection(t *testing.T) {
 			t.Fatalf("connections %v are left after Close", sessions())
 		}
 	}
-	if _, err := tryProbe(t, prober, s.Addr()); !errors.Is(err, probe.ErrClosed) {
+	if _, err := probetest.Try(t, prober, s.Addr()); !errors.Is(err, probe.ErrClosed) {
 		t.Errorf("a probe after Close: %v", err)
 	}
 }
@@ -463,14 +400,14 @@ func TestUnreachable(t *testing.T) {
 	d := s.NewDatabase(t)
 	prober := newProber(t, d, pgprobe.Options{})
 	s.Stop(t)
-	if o, err := tryProbe(t, prober, s.Addr()); err == nil || o.Role != topology.RoleUnknown || !strings.Contains(err.Error(), s.Addr()) || strings.Contains(err.Error(), d.Password) {
+	if o, err := probetest.Try(t, prober, s.Addr()); err == nil || o.Role != topology.RoleUnknown || !strings.Contains(err.Error(), s.Addr()) || strings.Contains(err.Error(), d.Password) {
 		t.Errorf("a stopped server is %+v with error %v", o, err)
 	}
 	s.Restart(t)
-	if o := probeOnce(t, prober, s.Addr()); o.Role != topology.RolePrimary {
+	if o := probetest.Once(t, prober, s.Addr()); o.Role != topology.RolePrimary {
 		t.Errorf("started, the server is %+v", o)
 	}
-	if _, err := tryProbe(t, newProber(t, d.As(d.User, "wrong"), pgprobe.Options{}), s.Addr()); err == nil || !strings.Contains(err.Error(), s.Addr()) {
+	if _, err := probetest.Try(t, newProber(t, d.As(d.User, "wrong"), pgprobe.Options{}), s.Addr()); err == nil || !strings.Contains(err.Error(), s.Addr()) {
 		t.Errorf("a wrong password: %v", err)
 	}
 	if _, err := pgprobe.New(nil, pgprobe.Options{Heartbeat: "a.b.c"}); err == nil {
