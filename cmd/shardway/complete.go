@@ -34,7 +34,7 @@ func (a *app) names(cmd *cobra.Command, names func(context.Context, *session) []
 	if err != nil {
 		return nil
 	}
-	defer s.close()
+	defer func() { _ = s.close() }()
 	return names(cmd.Context(), s)
 }
 

@@ -95,8 +95,23 @@ func TestDocumentation(t *testing.T) {
 	for _, c := range exitCodes {
 		want(fmt.Sprintf("| %d | %s |", c.code, c.meaning))
 	}
-	for _, v := range []any{mapView{}, shardView{}, mappingView{}, lockView{}, changeView{}, initView{}, routeView{}, explainView{},
-		entryView{}, recoveredView{}, storedView{}, versionView{}, grantSection{}, configView{}, settingView{}} {
+	for _, v := range []any{
+		mapView{},
+		shardView{},
+		mappingView{},
+		lockView{},
+		changeView{},
+		initView{},
+		routeView{},
+		explainView{},
+		entryView{},
+		recoveredView{},
+		storedView{},
+		versionView{},
+		grantSection{},
+		configView{},
+		settingView{},
+	} {
 		for _, name := range jsonNames(reflect.TypeOf(v)) {
 			want("`" + name + "`")
 		}
@@ -125,7 +140,8 @@ func TestVerdicts(t *testing.T) {
 		if !slices.ContainsFunc(exitCodes, func(c struct {
 			code    int
 			meaning string
-		}) bool {
+		},
+		) bool {
 			return c.code == v.code
 		}) {
 			t.Errorf("exit code %d of %q has no meaning", v.code, v.err)

@@ -29,14 +29,28 @@ type address struct {
 }
 
 var engines = []engine{
-	{"postgres", []string{"postgresql"}, "postgres://host:5432/database", parser(postgres.Parse, func(e postgres.Engine) string { return e.Options }),
-		func(options string) shardway.Engine { return postgres.Engine{Options: options} }},
-	{"mysql", []string{"mariadb"}, "mysql://host:3306/database", parser(mysql.Parse, func(e mysql.Engine) string { return e.Options }),
-		func(options string) shardway.Engine { return mysql.Engine{Options: options} }},
-	{"sqlserver", []string{"mssql"}, "sqlserver://host:1433?database=name", parser(sqlserver.Parse, func(e sqlserver.Engine) string { return e.Options }),
-		func(options string) shardway.Engine { return sqlserver.Engine{Options: options} }},
-	{"sqlite", nil, "sqlite:path/to/file.db", parser(sqlite.Parse, func(e sqlite.Engine) string { return e.Options }),
-		func(options string) shardway.Engine { return sqlite.Engine{Options: options} }},
+	{
+		"postgres",
+		[]string{"postgresql"},
+		"postgres://host:5432/database", parser(postgres.Parse, func(e postgres.Engine) string { return e.Options }),
+		func(options string) shardway.Engine { return postgres.Engine{Options: options} },
+	},
+	{
+		"mysql",
+		[]string{"mariadb"},
+		"mysql://host:3306/database", parser(mysql.Parse, func(e mysql.Engine) string { return e.Options }),
+		func(options string) shardway.Engine { return mysql.Engine{Options: options} },
+	},
+	{
+		"sqlserver",
+		[]string{"mssql"},
+		"sqlserver://host:1433?database=name", parser(sqlserver.Parse, func(e sqlserver.Engine) string { return e.Options }),
+		func(options string) shardway.Engine { return sqlserver.Engine{Options: options} },
+	},
+	{
+		"sqlite", nil, "sqlite:path/to/file.db", parser(sqlite.Parse, func(e sqlite.Engine) string { return e.Options }),
+		func(options string) shardway.Engine { return sqlite.Engine{Options: options} },
+	},
 }
 
 func parser[E shardway.Engine](parse func(string) (E, shardway.Location, shardway.Credentials, error), options func(E) string) func(string) (address, error) {

@@ -22,14 +22,23 @@ var routerRights = []right{
 // The catalog can add to the history and never change it. It locks the one row
 // of table store, which takes the right to update it.
 var catalogRights = []right{
-	{"store", "SELECT, UPDATE"}, {"counters", "SELECT, UPDATE"},
-	{"shard_maps", "SELECT, INSERT, UPDATE, DELETE"}, {"shards", "SELECT, INSERT, UPDATE, DELETE"}, {"mappings", "SELECT, INSERT, UPDATE, DELETE"},
-	{"pending_mappings", "SELECT, INSERT, UPDATE, DELETE"}, {"operations", "SELECT, INSERT, UPDATE, DELETE"}, {"operation_parts", "SELECT, INSERT, DELETE"}, {"history", "SELECT, INSERT"},
+	{"store", "SELECT, UPDATE"},
+	{"counters", "SELECT, UPDATE"},
+	{"shard_maps", "SELECT, INSERT, UPDATE, DELETE"},
+	{"shards", "SELECT, INSERT, UPDATE, DELETE"},
+	{"mappings", "SELECT, INSERT, UPDATE, DELETE"},
+	{"pending_mappings", "SELECT, INSERT, UPDATE, DELETE"},
+	{"operations", "SELECT, INSERT, UPDATE, DELETE"},
+	{"operation_parts", "SELECT, INSERT, DELETE"},
+	{"history", "SELECT, INSERT"},
 }
 
 var catalogLocalRights = []right{
-	{"local_store", "SELECT, INSERT, UPDATE"}, {"local_shard_maps", "SELECT, INSERT, DELETE"}, {"local_shards", "SELECT, INSERT, DELETE"},
-	{"local_mappings", "SELECT, INSERT, DELETE"}, {"local_operations", "SELECT, INSERT, UPDATE, DELETE"},
+	{"local_store", "SELECT, INSERT, UPDATE"},
+	{"local_shard_maps", "SELECT, INSERT, DELETE"},
+	{"local_shards", "SELECT, INSERT, DELETE"},
+	{"local_mappings", "SELECT, INSERT, DELETE"},
+	{"local_operations", "SELECT, INSERT, UPDATE, DELETE"},
 }
 
 var applicationRights = []right{{"local_mappings", "SELECT"}, {"local_shards", "SELECT"}}

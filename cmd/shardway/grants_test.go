@@ -126,9 +126,18 @@ func TestGrants(t *testing.T) {
 			w.changeEverything(t, catalog)
 			w.grant(t, "every shard's database", "after")
 
-			t.Run("router", func(t *testing.T) { w.tryRouter(t) })
-			t.Run("application", func(t *testing.T) { w.tryApplication(t) })
-			t.Run("catalog", func(t *testing.T) { w.tryCatalog(t) })
+			t.Run("router", func(t *testing.T) {
+				t.Parallel()
+				w.tryRouter(t)
+			})
+			t.Run("application", func(t *testing.T) {
+				t.Parallel()
+				w.tryApplication(t)
+			})
+			t.Run("catalog", func(t *testing.T) {
+				t.Parallel()
+				w.tryCatalog(t)
+			})
 		})
 	}
 }

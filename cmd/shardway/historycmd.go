@@ -51,8 +51,10 @@ func historyCommand(a *app) *cobra.Command {
 		views := []entryView{}
 		var rows [][]string
 		for _, e := range entries {
-			v := entryView{Operation: e.Operation.String(), At: instant(e.At), Map: e.MapName, Kind: e.Kind, Outcome: e.Outcome.String(),
-				Who: e.Who, Summary: e.Summary, Reason: e.Reason, Generation: e.Generation}
+			v := entryView{
+				Operation: e.Operation.String(), At: instant(e.At), Map: e.MapName, Kind: e.Kind, Outcome: e.Outcome.String(),
+				Who: e.Who, Summary: e.Summary, Reason: e.Reason, Generation: e.Generation,
+			}
 			views = append(views, v)
 			rows = append(rows, []string{v.At, v.Operation, v.Map, v.Kind, v.Outcome, oneLine(v.Who), oneLine(v.Summary), oneLine(v.Reason)})
 		}
@@ -80,9 +82,11 @@ type operationView struct {
 }
 
 func viewOperation(o store.Operation, now time.Time) operationView {
-	v := operationView{Operation: o.ID.String(), Map: o.Map.Name, Kind: o.Kind, Summary: o.Summary, Shards: []string{}, Who: o.Who, Reason: o.Reason,
+	v := operationView{
+		Operation: o.ID.String(), Map: o.Map.Name, Kind: o.Kind, Summary: o.Summary, Shards: []string{}, Who: o.Who, Reason: o.Reason,
 		Started: instant(o.Started), Age: max(0, int64(now.Sub(o.Started).Seconds())), Owner: o.Owner, Epoch: o.Epoch,
-		Lease: instant(o.LeaseUntil), Lapsed: !now.Before(o.LeaseUntil)}
+		Lease: instant(o.LeaseUntil), Lapsed: !now.Before(o.LeaseUntil),
+	}
 	for _, step := range o.Steps {
 		v.Shards = append(v.Shards, step.Shard.Name)
 	}
@@ -183,8 +187,10 @@ func recoverCommand(a *app) *cobra.Command {
 			return emitted
 		}
 		if err == nil && left > 0 {
-			err = &hinted{err: fmt.Errorf("%s left: %w", count(left, "operation"), shardway.ErrPending),
-				hint: "run it again when the cause is gone; --force takes operations away from owners still at work"}
+			err = &hinted{
+				err:  fmt.Errorf("%s left: %w", count(left, "operation"), shardway.ErrPending),
+				hint: "run it again when the cause is gone; --force takes operations away from owners still at work",
+			}
 		}
 		return err
 	})

@@ -42,8 +42,10 @@ func parseShardDSN(dsn string) (shardway.Location, error) {
 		return shardway.Location{}, err
 	}
 	refuse := func(what, instead string) (shardway.Location, error) {
-		return shardway.Location{}, &shardway.ArgumentError{Argument: "location", Value: a.location.String(),
-			Reason: "holds " + what + ", which do not belong into a shard map: use the " + instead}
+		return shardway.Location{}, &shardway.ArgumentError{
+			Argument: "location", Value: a.location.String(),
+			Reason: "holds " + what + ", which do not belong into a shard map: use the " + instead,
+		}
 	}
 	switch {
 	case a.credentials.Password != "":

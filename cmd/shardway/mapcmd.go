@@ -124,8 +124,10 @@ func mapFlag(c *cobra.Command) { c.Flags().String("map", "", findSetting("map").
 func (s *session) shardMap(ctx context.Context) (shardway.ShardMap, error) {
 	name := s.set.text("map")
 	if name == "" {
-		return shardway.ShardMap{}, &hinted{err: &shardway.ArgumentError{Argument: "map", Reason: "is not set"},
-			hint: "give --map NAME or set SHARDWAY_MAP; shardway map list shows the shard maps"}
+		return shardway.ShardMap{}, &hinted{
+			err:  &shardway.ArgumentError{Argument: "map", Reason: "is not set"},
+			hint: "give --map NAME or set SHARDWAY_MAP; shardway map list shows the shard maps",
+		}
 	}
 	return s.ShardMap(ctx, name)
 }

@@ -53,16 +53,16 @@ func (s *session) mapping(ctx context.Context, m shardway.ShardMap, id shardway.
 	for mp, err := range s.Mappings(ctx, store.MappingQuery{Map: m, IDs: []shardway.MappingID{id}}) {
 		return mp, err
 	}
-	return shardway.Mapping{}, &shardway.LookupError{Map: m.Name, Err: &staleID{id}}
+	return shardway.Mapping{}, &shardway.LookupError{Map: m.Name, Err: &staleIDError{id}}
 }
 
-// staleID is an id that no mapping has any more.
-type staleID struct{ id shardway.MappingID }
+// staleIDError is an id that no mapping has any more.
+type staleIDError struct{ id shardway.MappingID }
 
-func (e *staleID) Error() string {
+func (e *staleIDError) Error() string {
 	return "no mapping has the id " + e.id.String() + " (any more): " + shardway.ErrStale.Error()
 }
-func (e *staleID) Is(target error) bool { return target == shardway.ErrStale }
+func (e *staleIDError) Is(target error) bool { return target == shardway.ErrStale }
 
 // holding returns the mapping that holds a key typed by a person.
 func (s *session) holding(ctx context.Context, m shardway.ShardMap, text string) (shardway.Mapping, error) {
@@ -243,8 +243,10 @@ func parseMappingStatus(text string) (shardway.MappingStatus, error) {
 }
 
 func mappingGet(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "get KEY --map MAP", Short: "Show the mapping that holds a key", Args: arguments("KEY"),
-		Example: example("shardway mapping get 42 --map customers", "shardway mapping get --map customers -- -7")}
+	c := &cobra.Command{
+		Use: "get KEY --map MAP", Short: "Show the mapping that holds a key", Args: arguments("KEY"),
+		Example: example("shardway mapping get 42 --map customers", "shardway mapping get --map customers -- -7"),
+	}
 	mapFlag(c)
 	return a.withStore(c, func(ctx context.Context, s *session, args []string) error {
 		m, err := s.shardMap(ctx)
@@ -253,9 +255,6 @@ func mappingGet(a *app) *cobra.Command {
 		}
 		mp, err := s.holding(ctx, m, args[0])
 		if err != nil {
-			return err
-		}
-		if mp, err = s.mapping(ctx, m, mp.ID); err != nil {
 			return err
 		}
 		views := s.viewMappings(ctx, m, []shardway.Mapping{mp})

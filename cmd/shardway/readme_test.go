@@ -12,7 +12,7 @@ import (
 
 // TestReadme runs the README's first steps on PostgreSQL, line by line, with
 // the test's databases in the places of the reader's.
-func TestReadme(t *testing.T) {
+func TestReadme(t *testing.T) { //nolint:paralleltest // it sets the environment
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)

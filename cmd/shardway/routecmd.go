@@ -78,15 +78,19 @@ func (s *session) route(ctx context.Context, m shardway.ShardMap, key shardway.K
 	if err != nil {
 		return v, err
 	}
-	// A route has no range: that is asked for here, for people.
-	mp, err := s.MappingForKey(ctx, m, key)
+	// A route has no range: that is asked for here, for people, with no more
+	// rights than a router has.
+	a, err := s.global.Lookup(ctx, m, key)
+	if err == nil && !a.Found {
+		err = shardway.ErrKeyNotMapped
+	}
 	if err != nil {
-		return v, err
+		return v, &shardway.LookupError{Map: m.Name, Key: key.String(), Err: err}
 	}
 	v = routeView{
 		Key: key.String(), Encoded: "0x" + hex.EncodeToString(key.Encoded()),
 		Map:     mapView{Name: m.Name, Kind: m.Kind.String(), KeyKind: m.KeyKind.String(), Generation: first.Generation},
-		Mapping: viewMapping(m, mp, first.Shard.Name), Shard: viewShard(*first.Shard), From: origin(first),
+		Mapping: viewMapping(m, a.Mapping, first.Shard.Name), Shard: viewShard(*first.Shard), From: origin(first),
 	}
 	v.Mapping.ID, v.Mapping.Status = first.MappingID.String(), first.Status.String()
 	shards, err := handle.Shards(ctx)
