@@ -167,6 +167,27 @@ func TestInterruptLeavesPending(t *testing.T) {
 	}
 }
 
+// TestInterruptInBlackHole presses Ctrl-C while a shard swallows every byte:
+// the program does not hang, and names the operation that it leaves.
+func TestInterruptInBlackHole(t *testing.T) {
+	t.Parallel()
+	s := newStalled(t, "--lease", "1s")
+	s.proxy.BlackHole()
+	s.signal(os.Interrupt)
+	code, said := s.end()
+	if code != exitPending || !strings.Contains(said, "is pending, neither done nor taken back") {
+		t.Fatalf("exit code %d, want %d\n%s", code, exitPending, said)
+	}
+	s.unlock()
+	s.proxy.Restore()
+	if r := s.p.must("recover"); !strings.Contains(r.out, "undone") {
+		t.Errorf("recover:\n%s%s", r.out, r.errs)
+	}
+	if got := s.owner(); got != "s1" {
+		t.Errorf("key 5 is on %s, want s1", got)
+	}
+}
+
 // TestInterruptEnds presses Ctrl-C in the middle of a change whose shards can
 // be reached: it comes to an end, and the program says to which.
 func TestInterruptEnds(t *testing.T) {
