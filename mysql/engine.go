@@ -122,8 +122,8 @@ func Parse(text string) (Engine, shardway.Location, shardway.Credentials, error)
 	if err != nil {
 		return fail(err)
 	}
-	if socket := u.Take("socket"); socket != "" && len(u.Hosts) == 0 {
-		u.Hosts = []string{socket}
+	if len(u.Hosts) == 0 && u.Options.Has("socket") {
+		u.Hosts = []string{u.Take("socket")}
 	}
 	e := Engine{Options: u.Options.Encode()}
 	if _, err := dsn.Options(e.Options); err != nil {

@@ -128,11 +128,11 @@ func Parse(text string) (Engine, shardway.Location, shardway.Credentials, error)
 	if err != nil {
 		return fail(err)
 	}
-	if host := u.Take("host"); host != "" && len(u.Hosts) == 0 {
+	if len(u.Hosts) == 0 && u.Options.Has("host") {
+		u.Hosts = []string{u.Take("host")}
 		if port := u.Take("port"); port != "" {
-			host += ":" + port
+			u.Hosts[0] += ":" + port
 		}
-		u.Hosts = []string{host}
 	}
 	e := Engine{Options: u.Options.Encode()}
 	if _, err := dsn.Options(e.Options); err != nil {

@@ -30,7 +30,7 @@ import (
 type Engine struct {
 	// Options are parameters of modernc.org/sqlite as URL query text, such as
 	// "_txlock=immediate&_pragma=foreign_keys(1)"; empty is none. A pragma
-	// given here comes after ours: busy_timeout 5 s, journal_mode WAL,
+	// given here takes the place of ours: busy_timeout 5 s, journal_mode WAL,
 	// synchronous FULL, cache_size 16 MB. mode=ro opens files for reading only.
 	Options string
 }
@@ -90,15 +90,11 @@ func (e Engine) Connector(address, database string, _ shardway.Credentials) (dri
 	if err != nil {
 		return nil, err
 	}
-	options := url.Values{"mode": {"rw"}, "_pragma": {"busy_timeout(5000)"}}
-	if given.Get("mode") != "ro" {
-		options["_pragma"] = append(options["_pragma"], "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-16000)")
-	}
+	options := url.Values{"mode": {"rw"}, "_pragma": pragmas(given)}
 	for name, values := range given {
 		if name != "_pragma" {
-			options.Del(name)
+			options[name] = values
 		}
-		options[name] = append(options[name], values...)
 	}
 	path := dsn.Path(address)
 	file := url.URL{Scheme: "file", Path: path, RawQuery: options.Encode()}
@@ -107,6 +103,28 @@ func (e Engine) Connector(address, database string, _ shardway.Credentials) (dri
 		return nil, &shardway.ArgumentError{Argument: "options", Value: e.Options, Reason: "are refused by the driver: " + err.Error()}
 	}
 	return &connector{Connector: base, path: path}, nil
+}
+
+// pragmas are ours, without those that are given, and those that are given.
+func pragmas(given url.Values) []string {
+	ours := []string{"busy_timeout(5000)"}
+	if given.Get("mode") != "ro" {
+		ours = append(ours, "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-16000)")
+	}
+	name := func(pragma string) string {
+		end := strings.IndexAny(pragma, "(= ")
+		if end < 0 {
+			return pragma
+		}
+		return strings.ToLower(pragma[:end])
+	}
+	var all []string
+	for _, p := range ours {
+		if !slices.ContainsFunc(given["_pragma"], func(g string) bool { return name(g) == name(p) }) {
+			all = append(all, p)
+		}
+	}
+	return append(all, given["_pragma"]...)
 }
 
 // connector opens one file.

@@ -115,8 +115,8 @@ func Parse(text string) (Engine, shardway.Location, shardway.Credentials, error)
 	if err != nil {
 		return fail(err)
 	}
-	if name := u.Take("database"); name != "" && u.Database == "" {
-		u.Database = name
+	if u.Database == "" {
+		u.Database = u.Take("database")
 	}
 	e := Engine{Options: u.Options.Encode()}
 	if _, err := dsn.Options(e.Options); err != nil {

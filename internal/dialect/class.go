@@ -62,13 +62,19 @@ func sqlState(err error) (string, bool) {
 // numberField reads the field Number of go-sql-driver's MySQLError, which has
 // no method for it.
 func numberField(err error) (string, bool) {
-	for ; err != nil; err = errors.Unwrap(err) {
-		v := reflect.Indirect(reflect.ValueOf(err))
-		if v.Kind() != reflect.Struct {
-			continue
-		}
-		if n := v.FieldByName("Number"); n.IsValid() && n.CanUint() {
+	if v := reflect.Indirect(reflect.ValueOf(err)); v.Kind() == reflect.Struct && v.Type().Name() == "MySQLError" {
+		if n := v.FieldByName("Number"); n.CanUint() {
 			return decimal(int64(n.Uint())), true
+		}
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return numberField(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			if code, ok := numberField(inner); ok {
+				return code, true
+			}
 		}
 	}
 	return "", false
