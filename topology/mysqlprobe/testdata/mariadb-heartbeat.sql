@@ -1,0 +1,5 @@
+BEGIN NOT ATOMIC
+  DECLARE CONTINUE HANDLER FOR 1227 BEGIN END;
+  SELECT VERSION(), CURRENT_USER(), @@global.read_only, @@global.innodb_read_only, @@global.tx_read_only, (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - beat_at FROM `beat` WHERE id = 1), (SELECT term FROM `beat` WHERE id = 1);
+  SHOW ALL SLAVES STATUS;
+END

@@ -1,0 +1,9 @@
+SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(COALESCE(SERVERPROPERTY('IsHadrEnabled'), 0) AS int)
+
+SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)), SUSER_SNAME(),
+  CAST(DATABASEPROPERTYEX(DB_NAME(), 'Status') AS nvarchar(128)), CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(128)),
+  NULL, NULL,
+  CAST(r.is_primary_replica AS int), CAST(r.is_suspended AS int), r.synchronization_state_desc, r.redo_queue_size,
+  DATEDIFF_BIG(microsecond, r.last_commit_time, GETDATE())
+FROM (SELECT 1 AS one) o
+LEFT JOIN sys.dm_hadr_database_replica_states r ON r.is_local = 1 AND r.database_id = DB_ID()
