@@ -132,7 +132,7 @@ func contend(b *testing.B, contenders []contender) {
 	ctx := context.Background()
 	for n := 0; n < b.N || n == 0; n += block {
 		for i := range contenders {
-			contenders[i].measure(b, ctx, n, block)
+			contenders[i].measure(ctx, b, n, block)
 		}
 	}
 	b.ReportMetric(0, "ns/op") // of all contenders together: says nothing
@@ -142,7 +142,7 @@ func contend(b *testing.B, contenders []contender) {
 	}
 }
 
-func (c *contender) measure(b *testing.B, ctx context.Context, from, block int) {
+func (c *contender) measure(ctx context.Context, b *testing.B, from, block int) {
 	b.Helper()
 	if c.name == sqlshard.Validate.String() {
 		block /= 50 // an operation takes that much longer

@@ -65,7 +65,7 @@ func (p *pool) checkFailed(ctx context.Context, err error, reused bool) error {
 		return ended(ctx, doing, err)
 	}
 	switch p.classify(err) {
-	case dialect.Lost, dialect.Transient:
+	case dialect.Lost, dialect.Transient, dialect.Outdated:
 		if reused {
 			return fmt.Errorf("%s: %w: %w: %w", doing, errBroken, shardway.ErrUnavailable, err)
 		}

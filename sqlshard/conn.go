@@ -72,7 +72,7 @@ func (c *Conn) query(ctx context.Context, after func(), query string, args []any
 	}
 	defer c.leave()
 	s := c.begin(ctx, after)
-	rows, err := c.sc.QueryContext(s, query, args...)
+	rows, err := c.sc.QueryContext(s, query, args...) //nolint:sqlclosecheck // the caller closes them
 	if err != nil {
 		s.end()
 	}
@@ -111,7 +111,7 @@ func (c *Conn) PrepareContext(ctx context.Context, query string) (*sql.Stmt, err
 	}
 	defer c.leave()
 	c.handles.Store(true)
-	return c.sc.PrepareContext(ctx, query)
+	return c.sc.PrepareContext(ctx, query) //nolint:sqlclosecheck // the caller closes it
 }
 
 // BeginTx begins a transaction. It ends with the Conn, if not before: a

@@ -2,6 +2,7 @@ package sqlshard_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/shardway/shardway/sqlshard"
 )
 
-func withKey(t *testing.T, ctx context.Context, key int64) context.Context {
+func withKey(ctx context.Context, t *testing.T, key int64) context.Context {
 	t.Helper()
 	ctx, err := shardway.WithKey(ctx, key)
 	if err != nil {
@@ -19,73 +20,112 @@ func withKey(t *testing.T, ctx context.Context, key int64) context.Context {
 	return ctx
 }
 
+// Every statement goes to the shard of its context's key, and gives its session
+// back when it is over, however it ends.
 func TestByContext(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		r := newRig(t, e)
 		db := r.open(sqlshard.Config{MaxOpenPerShard: 1})
 		q := db.ByContext()
-		given := func(what string) {
-			t.Helper()
-			eventually(t, what+" gives its session back", func() bool {
-				return sum(db, func(p sqlshard.PoolStats) int { return p.InUse }) == 0
-			})
-		}
 		for key, shard := range map[int64]string{7: "a", 150: "b"} {
-			ctx := withKey(t, t.Context(), key)
-			if _, err := q.ExecContext(ctx, "INSERT INTO item (id, name) VALUES (1, 'x'), (2, 'x')"); err != nil {
-				t.Fatal(err)
+			for _, use := range []struct {
+				name string
+				run  func(ctx context.Context, t *testing.T, q *sqlshard.ContextDB, shard string)
+			}{{"exec", useExec}, {"row", useRow}, {"rows", useRows}, {"closed rows", useClosedRows}, {"forgotten rows", useForgottenRows}, {"prepare", usePrepare}} {
+				use.run(withKey(t.Context(), t, key), t, q, shard)
+				eventually(t, use.name+" gives its session back", func() bool {
+					return sum(db, func(p sqlshard.PoolStats) int { return p.InUse }) == 0
+				})
 			}
-			given("ExecContext")
-			var name string
-			if err := q.QueryRowContext(ctx, "SELECT name FROM item WHERE id = 0").Scan(&name); err != nil || name != shard {
-				t.Errorf("key %d is on shard %q, %v, want %q", key, name, err, shard)
-			}
-			given("Scan")
-			rows, err := q.QueryContext(ctx, "SELECT id FROM item")
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := 0
-			for rows.Next() {
-				n++
-			}
-			if err := rows.Err(); err != nil || n != 3 {
-				t.Errorf("%d rows, %v", n, err)
-			}
-			given("the end of the rows")
-			if rows, err = q.QueryContext(ctx, "SELECT id FROM item"); err != nil {
-				t.Fatal(err)
-			}
-			_ = rows.Close()
-			given("closing the rows")
-
-			ending, cancel := context.WithCancel(ctx)
-			st, err := q.PrepareContext(ending, "SELECT name FROM item WHERE id = 0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for range 2 {
-				if err := st.QueryRowContext(ending).Scan(&name); err != nil || name != shard {
-					t.Errorf("prepared: shard %q, %v, want %q", name, err, shard)
-				}
-			}
-			cancel()
-			given("the end of a prepared statement's context")
-			if rows, err := st.QueryContext(ctx); err == nil {
-				_ = rows.Close()
-				t.Error("the statement outlives its context")
-			}
-
-			ending, cancel = context.WithCancel(ctx)
-			if rows, err = q.QueryContext(ending, "SELECT id FROM item"); err != nil || !rows.Next() {
-				t.Fatal(err)
-			}
-			cancel() // and nobody closes the rows
-			given("the end of a query's context")
 		}
 		quiet(t, db)
 	})
+}
+
+const nameOfShard, allItems = "SELECT name FROM item WHERE id = 0", "SELECT id FROM item"
+
+func useExec(ctx context.Context, t *testing.T, q *sqlshard.ContextDB, _ string) {
+	t.Helper()
+	exec(t, contextExec{ctx, q}, "INSERT INTO item (id, name) VALUES (1, 'x'), (2, 'x')")
+}
+
+// contextExec runs statements with a context of its own.
+type contextExec struct {
+	ctx context.Context //nolint:containedctx // it carries the key
+	q   *sqlshard.ContextDB
+}
+
+func (c contextExec) ExecContext(_ context.Context, query string, args ...any) (sql.Result, error) {
+	return c.q.ExecContext(c.ctx, query, args...)
+}
+
+func useRow(ctx context.Context, t *testing.T, q *sqlshard.ContextDB, shard string) {
+	t.Helper()
+	var name string
+	if err := q.QueryRowContext(ctx, nameOfShard).Scan(&name); err != nil || name != shard {
+		t.Errorf("on shard %q, %v, want %q", name, err, shard)
+	}
+}
+
+func useRows(ctx context.Context, t *testing.T, q *sqlshard.ContextDB, _ string) {
+	t.Helper()
+	rows, err := q.QueryContext(ctx, allItems)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	n := 0
+	for rows.Next() {
+		n++
+	}
+	if err := rows.Err(); err != nil || n != 3 {
+		t.Errorf("%d rows, %v", n, err)
+	}
+}
+
+func useClosedRows(ctx context.Context, t *testing.T, q *sqlshard.ContextDB, _ string) {
+	t.Helper()
+	rows, err := q.QueryContext(ctx, allItems)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	if !rows.Next() || rows.Err() != nil {
+		t.Error("no rows", rows.Err())
+	}
+}
+
+func useForgottenRows(ctx context.Context, t *testing.T, q *sqlshard.ContextDB, _ string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	rows, err := q.QueryContext(ctx, allItems) //nolint:sqlclosecheck // forgotten: only ctx ends them
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !rows.Next() || rows.Err() != nil {
+		t.Error("no rows", rows.Err())
+	}
+}
+
+func usePrepare(ctx context.Context, t *testing.T, q *sqlshard.ContextDB, shard string) {
+	t.Helper()
+	ending, cancel := context.WithCancel(ctx)
+	defer cancel()
+	st, err := q.PrepareContext(ending, nameOfShard) //nolint:sqlclosecheck // its context closes it too
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	for range 2 {
+		var name string
+		if err := st.QueryRowContext(ending).Scan(&name); err != nil || name != shard {
+			t.Errorf("prepared: on shard %q, %v, want %q", name, err, shard)
+		}
+	}
+	cancel()
+	eventually(t, "a statement ends with its context", func() bool { return second(st.ExecContext(ctx)) != nil })
 }
 
 func TestByContextRefuses(t *testing.T) {
@@ -112,11 +152,11 @@ func TestByContextRefuses(t *testing.T) {
 	}
 	for name, call := range calls {
 		for _, tt := range []struct {
-			ctx  context.Context
+			ctx  context.Context //nolint:containedctx // what the test varies
 			want error
 		}{
 			{t.Context(), shardway.ErrKeyRequired},
-			{withKey(t, t.Context(), 500), shardway.ErrKeyNotMapped},
+			{withKey(t.Context(), t, 500), shardway.ErrKeyNotMapped},
 			{wrongKind, shardway.ErrWrongType},
 		} {
 			var lookup *shardway.LookupError
@@ -124,11 +164,11 @@ func TestByContextRefuses(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", name, err, tt.want)
 			}
 		}
-		if err := call(withKey(t, t.Context(), 7), "no such statement"); err == nil {
+		if err := call(withKey(t.Context(), t, 7), "no such statement"); err == nil {
 			t.Errorf("%s: a statement that is none succeeds", name)
 		}
 	}
-	if _, err := q.PrepareContext(withKey(t, context.Background(), 7), "SELECT 1"); !errors.Is(err, shardway.ErrInvalid) {
+	if err := second(q.PrepareContext(withKey(context.Background(), t, 7), "SELECT 1")); !errors.Is(err, shardway.ErrInvalid) {
 		t.Errorf("a context that never ends: %v", err)
 	}
 	eventually(t, "failed statements give their sessions back", func() bool {

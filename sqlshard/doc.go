@@ -46,7 +46,7 @@
 // Server, where statements need no semicolons, the driver besides resets each
 // session that is used again.
 //
-// The package opens no connection before the first use of a shard, has no
-// goroutines but those of database/sql, and never sees where credentials are
-// valid: they are a user and a secret for all shards.
+// The package opens no connection before the first use of a shard. Apart from
+// those of database/sql it has no goroutines that outlive a call, but for the
+// moment in which a [ContextDB] gives the session of a query back.
 package sqlshard

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 
@@ -24,16 +23,16 @@ func Example() {
 	// once
 	router, err := shardway.Open(ctx, maps, shardway.Config{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer router.Close()
 	customers, err := shardway.OpenRangeShardMap[int64](ctx, router, "customers")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	db, err := sqlshard.New(customers, sqlshard.Config{Engines: []shardway.Engine{sqlite.Engine{}}})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer db.Close()
 
@@ -41,7 +40,7 @@ func Example() {
 	for _, customerID := range []int64{42, 1042} {
 		conn, err := db.OpenConnectionForKey(ctx, customerID)
 		if err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 		_, err = conn.ExecContext(ctx, `INSERT INTO customer (id, name) VALUES (?, 'Ann')`, customerID)
 		fmt.Println("customer", customerID, "is on", conn.Shard(), err)
@@ -63,16 +62,16 @@ func ExampleDB_ByContext() {
 	defer cleanUp()
 	router, err := shardway.Open(ctx, maps, shardway.Config{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer router.Close()
 	customers, err := shardway.OpenRangeShardMap[int64](ctx, router, "customers")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	db, err := sqlshard.New(customers, sqlshard.Config{Engines: []shardway.Engine{sqlite.Engine{}}})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer db.Close()
 
@@ -80,10 +79,10 @@ func ExampleDB_ByContext() {
 
 	ctx, err = shardway.WithKey(ctx, int64(1042)) // by a middleware, say
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if _, err := queries.ExecContext(ctx, `INSERT INTO customer (id, name) VALUES (1042, 'Ben')`); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	var name string
 	err = queries.QueryRowContext(ctx, `SELECT name FROM customer WHERE id = ?`, 1042).Scan(&name)
@@ -101,26 +100,26 @@ func ExampleDB_ByContext() {
 func exampleMaps(ctx context.Context) (maps *sqlstore.Global, cleanUp func()) {
 	dir, err := os.MkdirTemp("", "shardway-example-")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if maps, err = sqlite.GlobalStore("sqlite:" + filepath.Join(dir, "maps.db")); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if _, err := maps.Deploy(ctx, false); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	locals, err := sqlstore.NewLocals([]shardway.Engine{sqlite.Engine{}}, shardway.Credentials{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	cat, err := catalog.New(maps, locals, catalog.Config{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	do := func(change catalog.Change) catalog.Result {
 		result, err := cat.Do(ctx, change)
 		if err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 		return result
 	}
@@ -144,11 +143,11 @@ func exampleMaps(ctx context.Context) (maps *sqlstore.Global, cleanUp func()) {
 func exampleTable(ctx context.Context, at shardway.Location) {
 	connector, err := sqlite.Engine{}.Connector(at.Servers[0].Address, "", shardway.Credentials{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	db := sql.OpenDB(connector)
 	defer db.Close()
 	if _, err := db.ExecContext(ctx, `CREATE TABLE customer (id integer PRIMARY KEY, name text NOT NULL)`); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 }

@@ -77,7 +77,8 @@ type fakeConn struct {
 }
 
 func (c *fakeConn) Prepare(string) (driver.Stmt, error) { return nil, errors.New("not in this test") }
-func (c *fakeConn) Begin() (driver.Tx, error)           { return nil, errors.New("not in this test") }
+
+func (c *fakeConn) Begin() (driver.Tx, error) { return nil, errors.New("not in this test") }
 
 func (c *fakeConn) Close() error {
 	if c.closed {

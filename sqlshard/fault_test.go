@@ -52,7 +52,7 @@ func TestServerGone(t *testing.T) {
 			asked := r.source.lookups.Load()
 			for range 10 {
 				if e := refused(t, db, 7, shardway.ErrUnavailable); e.Shard != "a" || e.Server != proxy.Addr() {
-					t.Fatalf("the error does not say where: %v", e)
+					t.Fatalf("the error does not say where: %v", e.Error())
 				}
 			}
 			if n := r.source.lookups.Load() - asked; n != 1 {

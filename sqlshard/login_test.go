@@ -89,7 +89,7 @@ func TestWrongPassword(t *testing.T) {
 		} {
 			db := r.open(sqlshard.Config{Credentials: c})
 			lookup := refused(t, db, 7, shardway.ErrUnavailable)
-			text := fmt.Sprintf("%v %+v %#v %v", lookup, lookup, lookup.Err, db.Stats())
+			text := fmt.Sprintf("%v %+v %#v %v", lookup.Error(), lookup, lookup.Err, db.Stats())
 			if strings.Contains(text, wrong) || lookup.Shard != "a" || lookup.Server != r.dbs["a"].Addr() {
 				t.Errorf("%s: %s", name, text)
 			}
@@ -173,7 +173,7 @@ func TestOptions(t *testing.T) {
 	_ = conn.Close()
 	elsewhere := r.open(sqlshard.Config{Engines: []shardway.Engine{postgres.Engine{Options: "host=elsewhere.example"}}})
 	if e := refused(t, elsewhere, 7, shardway.ErrInvalid); !strings.Contains(e.Error(), "host") {
-		t.Errorf("the error does not name the option: %v", e)
+		t.Errorf("the error does not name the option: %v", e.Error())
 	}
 	if _, err := sqlite.GlobalStore("sqlite:"); err == nil {
 		t.Error("a DSN without a path is taken")

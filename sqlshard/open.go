@@ -132,8 +132,8 @@ func (o *opener) failure(key shardway.Key, route shardway.Route, err error) erro
 		e.Key = key.String()
 	}
 	var known *shardway.LookupError
-	if errors.As(err, &known) && known == err {
-		return err // the router says it all
+	if errors.As(err, &known) && known == err { //nolint:errorlint // itself, not wrapped: the router says it all
+		return err
 	}
 	if route.Shard != nil {
 		e.Shard = route.Shard.Name

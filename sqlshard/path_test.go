@@ -134,14 +134,14 @@ func TestShardWithoutTheMapping(t *testing.T) {
 		asked := r.source.lookups.Load()
 		e1 := refused(t, db, 7, shardway.ErrStale)
 		if n := r.source.lookups.Load() - asked; n != 1 || e1.Shard != "a" || e1.Server == "" {
-			t.Errorf("the store was asked %d times; %v", n, e1)
+			t.Errorf("the store was asked %d times; %v", n, e1.Error())
 		}
 		if _, err := pool.Exec("DROP TABLE " + tables + "local_mappings"); err != nil {
 			t.Fatal(err)
 		}
 		e2 := refused(t, db, 7, shardway.ErrNoStore)
 		if e2.Shard != "a" || !strings.Contains(e2.Error(), `shard "a"`) {
-			t.Errorf("the error does not name the shard: %v", e2)
+			t.Errorf("the error does not name the shard: %v", e2.Error())
 		}
 		_ = opened(t, db, 150, "b").Close()
 		quiet(t, db)
@@ -255,7 +255,7 @@ func TestConfig(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	if e := refused(t, db, 7, shardway.ErrInvalid); e.Shard != "a" {
-		t.Errorf("the error does not name the shard: %v", e)
+		t.Errorf("the error does not name the shard: %v", e.Error())
 	}
 }
 

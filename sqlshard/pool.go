@@ -113,6 +113,7 @@ func own(sc *sql.Conn) (s *session, err error) {
 	err = sc.Raw(func(dc any) error {
 		s = dc.(*session)
 		s.sc = sc
+		s.closeStatements() // of its last user
 		return nil
 	})
 	return s, err

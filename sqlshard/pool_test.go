@@ -68,7 +68,7 @@ func TestServerCap(t *testing.T) {
 	db, f, _, closeAll := openFake(t, 20, sqlshard.Config{MaxOpenPerServer: limit, MaxOpenPerShard: 3, MaxWait: time.Minute})
 	defer closeAll()
 	f.connect = func(context.Context, string) error {
-		time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+		<-time.After(time.Duration(rand.IntN(300)) * time.Microsecond)
 		return nil
 	}
 	var wg sync.WaitGroup
@@ -135,7 +135,7 @@ func TestHoldAndWait(t *testing.T) {
 						}
 						return
 					}
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // fake time
 					if inner, err := db.OpenConnectionForKey(ctx, key); err == nil {
 						_ = inner.Close()
 					}
@@ -177,7 +177,7 @@ func TestLifetimes(t *testing.T) {
 		cycle()
 		total := 0
 		for second := 1; second <= life; second++ {
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // fake time
 			_, before := f.counts()
 			cycle()
 			_, after := f.counts()
@@ -212,11 +212,11 @@ func TestIdle(t *testing.T) {
 		if open, _ := f.counts(); open != 2 {
 			t.Errorf("%d sessions are kept, want MaxIdlePerShard", open)
 		}
-		time.Sleep(29 * time.Second)
+		time.Sleep(29 * time.Second) // fake time
 		if open, _ := f.counts(); open != 2 {
 			t.Error("sessions were closed before half of MaxIdleTime")
 		}
-		time.Sleep(31 * time.Second)
+		time.Sleep(31 * time.Second) // fake time
 		synctest.Wait()
 		if open, _ := f.counts(); open != 0 {
 			t.Errorf("%d sessions are idle for longer than MaxIdleTime", open)
@@ -299,19 +299,19 @@ func TestDeadShardSparesTheStore(t *testing.T) {
 		}
 		open(nil)
 		f.set(func(f *fakeEngine) { f.connect = func(context.Context, string) error { return down } })
-		for _, pause := range []time.Duration{5, 10, 20, 30, 30} {
+		for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second, 30 * time.Second} {
 			before := s.asked()
 			for range 10 {
 				open(shardway.ErrUnavailable)
 			}
 			if n := s.asked() - before; n != 1 {
-				t.Errorf("before a pause of %d s, ten failed opens asked the store %d times", pause, n)
+				t.Errorf("before a pause of %v, ten failed opens asked the store %d times", pause, n)
 			}
-			time.Sleep(pause*time.Second - time.Millisecond)
+			time.Sleep(pause - time.Millisecond) // fake time
 			if open(down); s.asked() != before+1 {
-				t.Errorf("the store was asked before the pause of %d s was over", pause)
+				t.Errorf("the store was asked before the pause of %v was over", pause)
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // fake time
 		}
 		f.set(func(f *fakeEngine) { f.connect = nil })
 		open(nil)
@@ -336,7 +336,7 @@ func TestErrorsNameTheCause(t *testing.T) {
 		for range 10 {
 			e := refused(t, db, 5, shardway.ErrUnavailable)
 			if e.Shard != "sa" || e.Server != "server" || !strings.Contains(e.Error(), "no route to host") {
-				t.Fatalf("%+v: %v", e, e)
+				t.Fatalf("%+v: %v", e, e.Error())
 			}
 		}
 		f.set(func(f *fakeEngine) {
@@ -357,7 +357,7 @@ func TestErrorsNameTheCause(t *testing.T) {
 		synctest.Wait()
 		e := refused(t, db, 5, shardway.ErrPoolExhausted)
 		if !strings.Contains(e.Error(), "no route to host") {
-			t.Errorf("the full pool does not say why: %v", e)
+			t.Errorf("the full pool does not say why: %v", e.Error())
 		}
 		wg.Wait()
 		quiet(t, db)

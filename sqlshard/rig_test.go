@@ -236,7 +236,7 @@ func on(t testing.TB, conn *sqlshard.Conn, shard string) {
 
 // refused checks that a key gets no connection, and why: the error matches
 // want, and names the map and the key.
-func refused(t testing.TB, db *sqlshard.DB[int64], key int64, want error) *shardway.LookupError {
+func refused(t testing.TB, db *sqlshard.DB[int64], key int64, want error) shardway.LookupError {
 	t.Helper()
 	conn, err := db.OpenConnectionForKey(t.Context(), key)
 	if err == nil {
@@ -247,7 +247,7 @@ func refused(t testing.TB, db *sqlshard.DB[int64], key int64, want error) *shard
 	if !errors.Is(err, want) || !errors.As(err, &e) || e.Map != "customers" || e.Key != fmt.Sprint(key) {
 		t.Fatalf("key %d: got %v, want a LookupError with map and key around %v", key, err, want)
 	}
-	return e
+	return *e
 }
 
 // quiet checks that no session is in use and nobody waits.
@@ -271,7 +271,7 @@ func eventually(t testing.TB, what string, condition func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("in vain: %s", what)
 		}
-		time.Sleep(2 * time.Millisecond)
+		<-time.After(2 * time.Millisecond)
 	}
 }
 
@@ -284,9 +284,10 @@ func sum(db *sqlshard.DB[int64], of func(sqlshard.PoolStats) int) (n int) {
 
 func exec(t testing.TB, conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}, query string, args ...any) {
+}, query string,
+) {
 	t.Helper()
-	if _, err := conn.ExecContext(t.Context(), query, args...); err != nil {
+	if _, err := conn.ExecContext(t.Context(), query); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 }

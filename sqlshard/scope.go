@@ -11,7 +11,8 @@ import (
 // cancels the scopes that are left, upon which database/sql closes rows and
 // transactions by itself: forgotten ones do not keep the session.
 type scope struct {
-	context.Context
+	context.Context //nolint:containedctx // it is a context
+
 	cancel context.CancelFunc
 	scopes *scopes
 	next   *scope

@@ -28,6 +28,7 @@ type session struct {
 	dirty       bool // may hold state of its user: not to be used again
 	inTx        bool
 	closed      bool
+	open        map[*statement]bool    // prepared by its user; guarded by the connection's lock
 	kept        map[string]driver.Stmt // queries of our own, prepared where the driver needs it
 }
 
@@ -76,6 +77,7 @@ func (s *session) Close() error {
 	if s.closed {
 		return nil
 	}
+	s.closeStatements()
 	s.closed = true
 	if s.end != nil {
 		s.end.Stop()
@@ -123,7 +125,21 @@ func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt
 	if err != nil {
 		return nil, err
 	}
-	return &statement{Stmt: inner, session: s}, nil
+	st := &statement{Stmt: inner, session: s}
+	if s.open == nil {
+		s.open = map[*statement]bool{}
+	}
+	s.open[st] = true
+	return st, nil
+}
+
+// closeStatements closes what the session's user has prepared and not closed.
+// database/sql would let the user do so after the session is closed, which
+// drivers do not survive, or has another user.
+func (s *session) closeStatements() {
+	for st := range s.open {
+		_ = st.Close() // the statement is given up, whatever the server says
+	}
 }
 
 func (s *session) prepare(ctx context.Context, query string) (driver.Stmt, error) {
@@ -220,9 +236,9 @@ func (s *session) askRows(ctx context.Context, query string, args []driver.Named
 
 // passing is the context of taking a session that was just given back from the
 // pool of database/sql, in order to keep it in ours. It opens none.
-var passing context.Context = passingContext{context.Background()}
+var passing = context.WithValue(context.Background(), passingKey{}, true)
 
-type passingContext struct{ context.Context }
+type passingKey struct{}
 
 // errNonePassing is a session that was closed, or that another caller got.
 var errNonePassing = errors.New("no session was given back")

@@ -1,7 +1,9 @@
 package sqlshard_test
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -53,6 +55,7 @@ func query(q string) func(t *testing.T, conn *sqlshard.Conn) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer rows.Close()
 		for rows.Next() {
 		}
 		if err := rows.Err(); err != nil {
@@ -69,6 +72,7 @@ func prepared(q string) func(t *testing.T, conn *sqlshard.Conn) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer st.Close()
 		if _, err := st.ExecContext(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -248,22 +252,36 @@ func TestForgottenHandles(t *testing.T) {
 		if err != nil || !rows.Next() {
 			t.Fatal(err)
 		}
+		defer rows.Close() // too late for conn
 		row := conn.QueryRowContext
 		_ = conn.Close()
 		if rows.Next() {
 			t.Error("rows go on after Close")
 		}
-		_ = rows.Close()
+		if err := rows.Err(); !errors.Is(err, context.Canceled) {
+			t.Errorf("the rows say %v", err)
+		}
 		var n int
-		if err := row(t.Context(), "SELECT 1").Scan(&n); err != sql.ErrConnDone {
+		if err := row(t.Context(), "SELECT 1").Scan(&n); !errors.Is(err, sql.ErrConnDone) {
 			t.Errorf("a query after Close: %v", err)
 		}
 
 		conn = opened(t, db, 7, "a")
+		left, err := conn.PrepareContext(t.Context(), "SELECT id FROM item")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+		conn = opened(t, db, 7, "a") // the same session
+		if err := left.Close(); err != nil {
+			t.Error("closing a statement whose session has another user:", err)
+		}
+		on(t, conn, "a")
 		st, err := conn.PrepareContext(t.Context(), "SELECT id FROM item")
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer st.Close() // too late for conn
 		tx, err := conn.BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -275,7 +293,7 @@ func TestForgottenHandles(t *testing.T) {
 		if _, err := tx.ExecContext(t.Context(), "DELETE FROM item"); err == nil {
 			t.Error("the transaction goes on after Close")
 		}
-		if _, err := st.QueryContext(t.Context()); err == nil {
+		if _, err := st.ExecContext(t.Context()); err == nil {
 			t.Error("the statement goes on after Close")
 		}
 		if err := tx.Commit(); err == nil {
@@ -289,7 +307,7 @@ func TestForgottenHandles(t *testing.T) {
 			"prepare": second(conn.PrepareContext(t.Context(), "SELECT 1")), "begin": second(conn.BeginTx(t.Context(), nil)),
 			"ping": conn.PingContext(t.Context()), "raw": conn.Raw(func(any) error { return nil }),
 		} {
-			if err != sql.ErrConnDone {
+			if !errors.Is(err, sql.ErrConnDone) {
 				t.Errorf("%s after Close: %v, want ErrConnDone", name, err)
 			}
 		}

@@ -16,6 +16,15 @@ type statement struct {
 	session *session
 }
 
+// Close closes the statement. It is idempotent.
+func (st *statement) Close() error {
+	if !st.session.open[st] {
+		return nil
+	}
+	delete(st.session.open, st)
+	return st.Stmt.Close()
+}
+
 // ExecContext runs the statement.
 func (st *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	if e, ok := st.Stmt.(driver.StmtExecContext); ok {
