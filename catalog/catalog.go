@@ -282,6 +282,9 @@ func (c *Catalog) view(ctx context.Context, fn func(store.Reader) error) error {
 }
 
 func outcome(ctx context.Context, tx store.Reader, id store.OperationID) (store.Outcome, error) {
+	if id == 0 { // which would ask for any
+		return store.Unknown, nil
+	}
 	ops, err := tx.Operations(ctx, store.OperationQuery{ID: id})
 	if err != nil || len(ops) > 0 {
 		return store.Pending, err

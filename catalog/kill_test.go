@@ -54,6 +54,7 @@ type faults struct {
 	recovered  []catalog.Recovered // by takeOver
 	recoverErr error
 	meanwhile  func() // called right before the commit at which something happens
+	after      func() // called right after it, when its acknowledgement is lost
 }
 
 // commit runs a transaction, or does to it what is to happen. dry runs it and
@@ -98,6 +99,9 @@ func (f *faults) commit(label string, run, dry func() error) error {
 	if f.kind == killAfter {
 		f.dead.Store(true)
 		return errKilled
+	}
+	if f.after != nil {
+		f.after()
 	}
 	return fmt.Errorf("injected: %w", store.ErrUnknownOutcome)
 }

@@ -101,22 +101,24 @@ func TestStale(t *testing.T) {
 				return []shardway.Mapping{w.b}
 			},
 		} {
-			rg, w := e.world(t)
-			c := rg.client(catalog.Config{})
-			for _, old := range change(rg.client(catalog.Config{}), w) {
-				for _, ch := range []catalog.Change{
-					catalog.UpdateMapping{Mapping: old, Status: ptr(shardway.Offline)},
-					catalog.DeleteMapping{Mapping: old},
-					catalog.SplitMapping{Mapping: old, At: k(460)},
-					catalog.MergeMappings{Left: old, Right: w.c, RightToken: token},
-					catalog.MergeMappings{Left: w.c, Right: old, Token: token},
-					catalog.LockMapping{Mapping: old, Lock: shardway.Lock{Token: "t", Owner: "bob"}},
-					catalog.UnlockMapping{Mapping: old, Token: "t"},
-					catalog.UnlockMapping{Mapping: old, Force: true},
-				} {
-					t.Run(fmt.Sprintf("%s, %T", name, ch), func(t *testing.T) { refused(t, c, ch, shardway.ErrStale, "ranges") })
+			t.Run(name, func(t *testing.T) {
+				rg, w := e.world(t)
+				c := rg.client(catalog.Config{})
+				for _, old := range change(rg.client(catalog.Config{}), w) {
+					for _, ch := range []catalog.Change{
+						catalog.UpdateMapping{Mapping: old, Status: ptr(shardway.Offline)},
+						catalog.DeleteMapping{Mapping: old},
+						catalog.SplitMapping{Mapping: old, At: k(460)},
+						catalog.MergeMappings{Left: old, Right: w.c, RightToken: token},
+						catalog.MergeMappings{Left: w.c, Right: old, Token: token},
+						catalog.LockMapping{Mapping: old, Lock: shardway.Lock{Token: "t", Owner: "bob"}},
+						catalog.UnlockMapping{Mapping: old, Token: "t"},
+						catalog.UnlockMapping{Mapping: old, Force: true},
+					} {
+						t.Run(fmt.Sprintf("%T", ch), func(t *testing.T) { refused(t, c, ch, shardway.ErrStale, "ranges") })
+					}
 				}
-			}
+			})
 		}
 	})
 }

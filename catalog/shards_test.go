@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -127,24 +128,28 @@ func TestWrongNewLocation(t *testing.T) {
 func TestDeadOperationFollowsShard(t *testing.T) {
 	each(t, engines(t), func(t *testing.T, e engine) {
 		for n := int32(2); n <= 4; n++ { // before the source step, the target step, the publication
-			rg, w := e.world(t)
-			f := &faults{rig: rg, at: n, kind: killBefore}
-			if _, err := f.client(catalog.Config{}).Do(t.Context(), catalog.UpdateMapping{Mapping: w.b, ShardID: &w.s2.ID}); !errors.Is(err, errKilled) {
-				t.Fatalf("Do = %v", err)
-			}
-			rg.shut("db-s1", true)
-			c := rg.client(catalog.Config{})
-			if rec, err := c.Recover(t.Context(), true); err != nil || len(rec) != 1 || rec[0].Outcome != store.Pending || !errors.Is(rec[0].Err, shardway.ErrUnavailable) {
-				t.Errorf("while the server is down, Recover = %+v, %v", rec, err)
-			}
-			rg.alias["new-host"] = "db-s1"
-			do(t, c, catalog.UpdateShard{Shard: w.s1, Location: ptr(at("new-host"))})
-			if rec, err := c.Recover(t.Context(), true); err != nil || len(rec) != 1 || rec[0].Outcome == store.Pending {
-				t.Errorf("Recover = %+v, %v", rec, err)
-			}
-			rg.look(t).checkSettled(t)
+			t.Run(fmt.Sprint(n), func(t *testing.T) { followShard(t, e, n) })
 		}
 	})
+}
+
+func followShard(t *testing.T, e engine, n int32) {
+	rg, w := e.world(t)
+	f := &faults{rig: rg, at: n, kind: killBefore}
+	if _, err := f.client(catalog.Config{}).Do(t.Context(), catalog.UpdateMapping{Mapping: w.b, ShardID: &w.s2.ID}); !errors.Is(err, errKilled) {
+		t.Fatalf("Do = %v", err)
+	}
+	rg.shut("db-s1", true)
+	c := rg.client(catalog.Config{})
+	if rec, err := c.Recover(t.Context(), true); err != nil || len(rec) != 1 || rec[0].Outcome != store.Pending || !errors.Is(rec[0].Err, shardway.ErrUnavailable) {
+		t.Errorf("while the server is down, Recover = %+v, %v", rec, err)
+	}
+	rg.alias["new-host"] = "db-s1"
+	do(t, c, catalog.UpdateShard{Shard: w.s1, Location: ptr(at("new-host"))})
+	if rec, err := c.Recover(t.Context(), true); err != nil || len(rec) != 1 || rec[0].Outcome == store.Pending {
+		t.Errorf("Recover = %+v, %v", rec, err)
+	}
+	rg.look(t).checkSettled(t)
 }
 
 // TestDataSurvivesMaps uses one database for two maps: taking the shard out of
