@@ -272,8 +272,8 @@ func TestForgottenHandles(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = conn.Close()
-		conn = opened(t, db, 7, "a") // the same session
-		if err := left.Close(); err != nil {
+		conn = opened(t, db, 7, "a")         // the same session
+		if err := left.Close(); err != nil { //nolint:sqlclosecheck // closing late is the test
 			t.Error("closing a statement whose session has another user:", err)
 		}
 		on(t, conn, "a")
