@@ -125,8 +125,10 @@ func TestConfiguration(t *testing.T) {
 	t.Setenv("PGSSLMODE", "disable")
 	options := Engine{Options: `application_name=it%27s+%5C+%22x%22&search_path=a%2Cb&connect_timeout=3`}
 	config := connectorFor(t, options, "db.example:77", `a 'b' \c" host=x`, shardway.Credentials{User: `u'ser\ host=y`}).config
-	got := []any{config.Host, config.Port, config.Database, config.User, config.Password, config.RuntimeParams["application_name"],
-		config.RuntimeParams["search_path"], config.ConnectTimeout.String(), config.TLSConfig != nil}
+	got := []any{
+		config.Host, config.Port, config.Database, config.User, config.Password, config.RuntimeParams["application_name"],
+		config.RuntimeParams["search_path"], config.ConnectTimeout.String(), config.TLSConfig != nil,
+	}
 	want := []any{"db.example", uint16(77), `a 'b' \c" host=x`, `u'ser\ host=y`, "", `it's \ "x"`, "a,b", "3s", true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)

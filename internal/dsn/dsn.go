@@ -101,8 +101,10 @@ func Options(text string) (url.Values, error) {
 	for name := range values {
 		word := plain(name)
 		if slices.Contains(taken, word) || strings.Contains(word, "password") || strings.Contains(word, "passwd") || strings.Contains(word, "pwd") {
-			return nil, &shardway.ArgumentError{Argument: "option", Value: name,
-				Reason: "is not for options: server, port and database come from the location, user and password from the credentials"}
+			return nil, &shardway.ArgumentError{
+				Argument: "option", Value: name,
+				Reason: "is not for options: server, port and database come from the location, user and password from the credentials",
+			}
 		}
 	}
 	return values, nil

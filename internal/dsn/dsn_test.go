@@ -19,13 +19,17 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]dsn.URL{
 		"postgres://user:pw@host:5432/db": {
-			Credentials: shardway.Credentials{User: "user", Password: "pw"}, Hosts: []string{"host:5432"}, Database: "db", Options: url.Values{}},
+			Credentials: shardway.Credentials{User: "user", Password: "pw"}, Hosts: []string{"host:5432"}, Database: "db", Options: url.Values{},
+		},
 		"POSTGRES://host/db?sslmode=require&a=b%26": {
-			Hosts: []string{"host"}, Database: "db", Options: url.Values{"sslmode": {"require"}, "a": {"b&"}}},
+			Hosts: []string{"host"}, Database: "db", Options: url.Values{"sslmode": {"require"}, "a": {"b&"}},
+		},
 		"postgres://u%3A:p%40ss%3Aw%2Ford%23%3F%25@[::1]:5432,h2:1,h3/d%2Fb": {
-			Credentials: shardway.Credentials{User: "u:", Password: "p@ss:w/ord#?%"}, Hosts: []string{"[::1]:5432", "h2:1", "h3"}, Database: "d/b", Options: url.Values{}},
+			Credentials: shardway.Credentials{User: "u:", Password: "p@ss:w/ord#?%"}, Hosts: []string{"[::1]:5432", "h2:1", "h3"}, Database: "d/b", Options: url.Values{},
+		},
 		"postgres://u@x:p@host/db": {
-			Credentials: shardway.Credentials{User: "u@x", Password: "p"}, Hosts: []string{"host"}, Database: "db", Options: url.Values{}},
+			Credentials: shardway.Credentials{User: "u@x", Password: "p"}, Hosts: []string{"host"}, Database: "db", Options: url.Values{},
+		},
 		"postgres:///db?host=/tmp": {Database: "db", Options: url.Values{"host": {"/tmp"}}},
 		"postgres://u@/":           {Credentials: shardway.Credentials{User: "u"}, Options: url.Values{}},
 	} {
@@ -146,15 +150,15 @@ func TestPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	real := filepath.Join(dir, "real")
+	folder := filepath.Join(dir, "real")
 	link := filepath.Join(dir, "link")
-	if err := os.Mkdir(real, 0o700); err != nil {
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(real, link); err != nil {
+	if err := os.Symlink(folder, link); err != nil {
 		t.Fatal(err)
 	}
-	want := filepath.Join(real, "later", "x.db") // does not exist
+	want := filepath.Join(folder, "later", "x.db") // does not exist
 	for _, path := range []string{want, filepath.Join(link, "later", "x.db"), link + "/../link/./later//x.db"} {
 		if got := dsn.Path(path); got != want {
 			t.Errorf("Path(%q) = %q, want %q", path, got, want)
@@ -185,7 +189,7 @@ func TestRedact(t *testing.T) {
 		t.Errorf("Redact = %v", err)
 	}
 	for _, secret := range []string{"", "other"} {
-		if got := dsn.Redact(cause, secret); got != cause {
+		if got := dsn.Redact(cause, secret); !errors.Is(got, cause) || got.Error() != cause.Error() {
 			t.Errorf("Redact without the secret %q = %v", secret, got)
 		}
 	}

@@ -103,8 +103,8 @@ func Path(path string) string {
 	}
 	rest := ""
 	for dir := path; ; dir = filepath.Dir(dir) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
+		if straight, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(straight, rest)
 		}
 		if dir == filepath.Dir(dir) {
 			return path

@@ -15,9 +15,9 @@ import (
 	"github.com/shardway/shardway/store"
 )
 
-func mustExec(t testing.TB, pool *sql.DB, text string, args ...any) {
+func mustExec(t testing.TB, pool *sql.DB, text string) {
 	t.Helper()
-	if _, err := pool.ExecContext(t.Context(), text, args...); err != nil {
+	if _, err := pool.ExecContext(t.Context(), text); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 }

@@ -27,8 +27,10 @@ func newBulk(b *testing.B, e dbtest.Engine) *bulk {
 	}
 	w := &bulk{global: placeOf(b, e.NewDatabase(b)).deployed(b), local: placeOf(b, e.NewDatabase(b)).local(b)}
 	w.m = shardway.ShardMap{ID: shardway.MapID(store.NewID()), Name: "m", Kind: shardway.RangeMap, KeyKind: shardway.KindInt64}
-	w.shard = shardway.Shard{ID: shardway.ShardID(store.NewID()), MapID: w.m.ID, Name: "s", Version: store.NewID(),
-		Location: shardway.Location{Engine: string(e), Servers: []shardway.Server{{Address: "a"}}}}
+	w.shard = shardway.Shard{
+		ID: shardway.ShardID(store.NewID()), MapID: w.m.ID, Name: "s", Version: store.NewID(),
+		Location: shardway.Location{Engine: string(e), Servers: []shardway.Server{{Address: "a"}}},
+	}
 	if err := w.local.Deploy(b.Context(), "id"); err != nil {
 		b.Fatal(err)
 	}
@@ -62,8 +64,10 @@ func (w *bulk) change(b *testing.B, step store.Step) {
 func (w *bulk) mappings(n int) []shardway.Mapping {
 	all := make([]shardway.Mapping, n)
 	for i := range all {
-		all[i] = shardway.Mapping{ID: shardway.MappingID(store.NewID()), MapID: w.m.ID, ShardID: w.shard.ID, Status: shardway.Online,
-			Range: shardway.Range{Low: shardway.Int64Key(w.next), High: shardway.Int64Key(w.next + 1)}}
+		all[i] = shardway.Mapping{
+			ID: shardway.MappingID(store.NewID()), MapID: w.m.ID, ShardID: w.shard.ID, Status: shardway.Online,
+			Range: shardway.Range{Low: shardway.Int64Key(w.next), High: shardway.Int64Key(w.next + 1)},
+		}
 		w.next++
 	}
 	return all

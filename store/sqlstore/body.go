@@ -171,8 +171,10 @@ func (d *bodyDocument) fill(o *store.Operation) error {
 	r.m = o.Map
 	o.Steps = nil
 	for _, s := range d.Steps {
-		step := store.Step{Shard: *r.shard(&s.Shard), Before: r.shard(s.Before), After: r.shard(s.After),
-			Remove: r.mappings(s.Remove), Add: r.mappings(s.Add)}
+		step := store.Step{
+			Shard: *r.shard(&s.Shard), Before: r.shard(s.Before), After: r.shard(s.After),
+			Remove: r.mappings(s.Remove), Add: r.mappings(s.Add),
+		}
 		o.Steps = append(o.Steps, step)
 	}
 	return r.err

@@ -28,6 +28,7 @@ func deployedLocal(t testing.TB, p place) *sqlstore.Local {
 }
 
 func tryAddMap(t testing.TB, g *sqlstore.Global) error {
+	t.Helper()
 	m := shardway.ShardMap{ID: shardway.MapID(store.NewID()), Name: fmt.Sprint(store.NewID()), Kind: 1, KeyKind: 1}
 	return g.Update(t.Context(), 0, func(store.Reader, time.Time) (store.Delta, error) { return store.Delta{AddMap: &m}, nil })
 }

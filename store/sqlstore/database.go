@@ -32,6 +32,7 @@ type database struct {
 	writer chan struct{} // holds one token when the engine has a single writer; else nil
 	raw    rawReader     // nil when the driver has no such thing
 	file   creator       // nil when the database is not ours to create
+	page   int           // rows that iterators hold in memory
 }
 
 // rawReader is an optional ability of a pool's driver ([sql.DB.Driver]): it
@@ -53,7 +54,7 @@ func newDatabase(pool *sql.DB, engine string) (*database, error) {
 	if err != nil {
 		return nil, &shardway.ArgumentError{Argument: "engine", Value: engine, Reason: "has no SQL store: expected postgres, mysql, sqlserver or sqlite"}
 	}
-	b := &database{pool: pool, d: d}
+	b := &database{pool: pool, d: d, page: pageRows}
 	if d.SingleWriter {
 		b.writer = make(chan struct{}, 1)
 	}

@@ -207,12 +207,18 @@ func TestReplaceInterrupted(t *testing.T) {
 func changeOnce(t testing.TB, g *sqlstore.Global, l *sqlstore.Local) (shardway.ShardMap, shardway.Mapping) {
 	t.Helper()
 	m := addMap(t, g, fmt.Sprintf("map %d", store.NewID()))
-	s := shardway.Shard{ID: shardway.ShardID(store.NewID()), MapID: m.ID, Name: "s", Version: store.NewID(),
-		Location: shardway.Location{Engine: "sqlite", Servers: []shardway.Server{{Address: "/x"}}}}
-	mapping := shardway.Mapping{ID: shardway.MappingID(store.NewID()), MapID: m.ID, ShardID: s.ID, Status: shardway.Online,
-		Range: shardway.FullRange(shardway.KindInt64)}
-	o := &store.Operation{ID: store.OperationID(store.NewID()), Map: m, Epoch: 1,
-		Steps: []store.Step{{Shard: s, After: &s, Add: []shardway.Mapping{mapping}}}}
+	s := shardway.Shard{
+		ID: shardway.ShardID(store.NewID()), MapID: m.ID, Name: "s", Version: store.NewID(),
+		Location: shardway.Location{Engine: "sqlite", Servers: []shardway.Server{{Address: "/x"}}},
+	}
+	mapping := shardway.Mapping{
+		ID: shardway.MappingID(store.NewID()), MapID: m.ID, ShardID: s.ID, Status: shardway.Online,
+		Range: shardway.FullRange(shardway.KindInt64),
+	}
+	o := &store.Operation{
+		ID: store.OperationID(store.NewID()), Map: m, Epoch: 1,
+		Steps: []store.Step{{Shard: s, After: &s, Add: []shardway.Mapping{mapping}}},
+	}
 	update := func(d store.Delta) {
 		t.Helper()
 		err := g.Update(t.Context(), m.ID, func(store.Reader, time.Time) (store.Delta, error) { return d, nil })

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/shardway/shardway"
@@ -62,23 +63,25 @@ func TestAttempts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &script{fail: map[string][]error{c.at: c.errs}}
-			g, err := sqlstore.NewGlobal(s.open(t), "sqlserver")
-			if err != nil {
-				t.Fatal(err)
-			}
-			attempts := 0
-			m := shardway.ShardMap{ID: 1, Name: "m", Kind: 1, KeyKind: 1}
-			err = g.Update(t.Context(), 0, func(store.Reader, time.Time) (store.Delta, error) {
-				attempts++
-				return store.Delta{AddMap: &m}, nil
+			synctest.Test(t, func(t *testing.T) { // the pauses take no time
+				s := &script{fail: map[string][]error{c.at: c.errs}}
+				g, err := sqlstore.NewGlobal(s.open(t), "sqlserver")
+				if err != nil {
+					t.Fatal(err)
+				}
+				attempts := 0
+				m := shardway.ShardMap{ID: 1, Name: "m", Kind: 1, KeyKind: 1}
+				err = g.Update(t.Context(), 0, func(store.Reader, time.Time) (store.Delta, error) {
+					attempts++
+					return store.Delta{AddMap: &m}, nil
+				})
+				if !errors.Is(err, c.want) || c.not != nil && errors.Is(err, c.not) {
+					t.Errorf("Update = %v, want %v and not %v", err, c.want, c.not)
+				}
+				if attempts != c.attempts || s.count("COMMIT") != c.commits {
+					t.Errorf("%d attempts and %d commits, want %d and %d", attempts, s.count("COMMIT"), c.attempts, c.commits)
+				}
 			})
-			if !errors.Is(err, c.want) || c.not != nil && errors.Is(err, c.not) {
-				t.Errorf("Update = %v, want %v and not %v", err, c.want, c.not)
-			}
-			if attempts != c.attempts || s.count("COMMIT") != c.commits {
-				t.Errorf("%d attempts and %d commits, want %d and %d", attempts, s.count("COMMIT"), c.attempts, c.commits)
-			}
 		})
 	}
 }

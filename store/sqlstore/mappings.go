@@ -82,7 +82,7 @@ func (r *reader) visible(ctx context.Context, q store.MappingQuery) iter.Seq2[st
 	return func(yield func(store.MappingRow, error) bool) {
 		for {
 			s, err := r.selection(ctx, q)
-			size := pageSize(q.Limit)
+			size := r.pageSize(q.Limit)
 			var page []store.MappingRow
 			if err == nil {
 				page, err = r.rows(ctx, s, "mappings", size)

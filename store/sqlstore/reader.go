@@ -119,7 +119,7 @@ func (r *reader) body(ctx context.Context, o *store.Operation) error {
 // History returns entries, newest first.
 func (r *reader) History(ctx context.Context, q store.HistoryQuery) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
-		below, size := int64(0), pageSize(q.Limit)
+		below, size := int64(0), r.pageSize(q.Limit)
 		for left := q.Limit; ; {
 			page, last, err := r.historyPage(ctx, q, below, size)
 			if err != nil {
@@ -143,11 +143,11 @@ func (r *reader) History(ctx context.Context, q store.HistoryQuery) iter.Seq2[st
 }
 
 // pageSize is how many rows to read at a time: limit 0 is no limit.
-func pageSize(limit int) int {
+func (r *reader) pageSize(limit int) int {
 	if limit <= 0 {
-		return pageRows
+		return r.t.b.page
 	}
-	return min(limit, pageRows)
+	return min(limit, r.t.b.page)
 }
 
 func (r *reader) historyPage(ctx context.Context, q store.HistoryQuery, below int64, size int) (page []store.Entry, last int64, err error) {

@@ -25,8 +25,10 @@ type shardRecord struct {
 }
 
 func (r *shardRecord) dest() []any {
-	return []any{&r.shard.ID, &r.shard.MapID, &r.shard.Name, &r.shard.Location.Engine, &r.shard.Location.Database,
-		&r.servers, &r.shard.Status, &r.shard.Version}
+	return []any{
+		&r.shard.ID, &r.shard.MapID, &r.shard.Name, &r.shard.Location.Engine, &r.shard.Location.Database,
+		&r.servers, &r.shard.Status, &r.shard.Version,
+	}
 }
 
 func (r *shardRecord) value() (shardway.Shard, error) {

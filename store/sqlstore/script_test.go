@@ -37,6 +37,7 @@ type scriptDriver struct{}
 func (scriptDriver) Open(string) (driver.Conn, error) { return nil, io.EOF }
 
 func (s *script) open(t testing.TB) *sql.DB {
+	t.Helper()
 	db := sql.OpenDB(s)
 	t.Cleanup(func() { _ = db.Close() })
 	return db

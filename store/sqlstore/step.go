@@ -163,7 +163,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, args...)
 // there turns a key that is taken into a difference of the maps.
 func there(what string, err error) error {
 	if isClass(err, dialect.Duplicate) {
-		return fmt.Errorf("%s to add is there already: %w: %v", what, store.ErrMapsDiffer, err)
+		return fmt.Errorf("%s to add is there already: %w", what, store.ErrMapsDiffer)
 	}
 	return err
 }

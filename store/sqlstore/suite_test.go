@@ -77,14 +77,22 @@ func TestSuite(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		open := func(t *testing.T) store.Global { return placeOf(t, e.NewDatabase(t)).deployed(t) }
-		t.Run("global", func(t *testing.T) { storetest.Global(t, open) })
+		t.Run("global", func(t *testing.T) {
+			t.Parallel()
+			storetest.Global(t, open)
+		})
 		t.Run("undeployed", func(t *testing.T) {
+			t.Parallel()
 			storetest.Undeployed(t, func(t *testing.T) storetest.Deployable { return placeOf(t, e.NewDatabase(t)).global(t) })
 		})
 		t.Run("local", func(t *testing.T) {
+			t.Parallel()
 			storetest.Local(t, func(t *testing.T) store.Local { return placeOf(t, e.NewDatabase(t)).local(t) })
 		})
-		t.Run("compare", func(t *testing.T) { storetest.Compare(t, open, memory) })
+		t.Run("compare", func(t *testing.T) {
+			t.Parallel()
+			storetest.Compare(t, open, memory)
+		})
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dbtest"
 	"github.com/shardway/shardway/store"
+	"github.com/shardway/shardway/store/sqlstore"
 )
 
 // ADM-03: the global store and a shard may be one database. Many clients that
@@ -136,22 +137,27 @@ func TestPages(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		g := placeOf(t, e.NewDatabase(t)).deployed(t)
+		sqlstore.SetPage(g, 50)
 		m := addMap(t, g, "m")
 		s := shardway.Shard{ID: 1, MapID: m.ID, Name: "s", Version: 1}
-		const n = 5001 + 5000
+		const n = 51 + 50
 		visible := make([]shardway.Mapping, n)
 		for i := range visible {
 			low := int64(2 * i)
-			visible[i] = shardway.Mapping{ID: shardway.MappingID(store.NewID()), MapID: m.ID, ShardID: s.ID,
-				Range: shardway.Range{Low: shardway.Int64Key(low), High: shardway.Int64Key(low + 1)}}
+			visible[i] = shardway.Mapping{
+				ID: shardway.MappingID(store.NewID()), MapID: m.ID, ShardID: s.ID,
+				Range: shardway.Range{Low: shardway.Int64Key(low), High: shardway.Int64Key(low + 1)},
+			}
 		}
 		pending := func(low int64) shardway.Mapping {
-			return shardway.Mapping{ID: shardway.MappingID(store.NewID()), MapID: m.ID, ShardID: s.ID,
-				Range: shardway.Range{Low: shardway.Int64Key(low), High: shardway.Int64Key(low + 1)}}
+			return shardway.Mapping{
+				ID: shardway.MappingID(store.NewID()), MapID: m.ID, ShardID: s.ID,
+				Range: shardway.Range{Low: shardway.Int64Key(low), High: shardway.Int64Key(low + 1)},
+			}
 		}
 		// Before all, twins at the ends of pages, in a hole, and behind all.
-		waiting := []shardway.Mapping{pending(-5), pending(2 * 4999), pending(2 * 5000), pending(2*7000 + 1), pending(2 * n)}
-		twins := []shardway.Mapping{visible[4999], visible[5000]}
+		waiting := []shardway.Mapping{pending(-5), pending(2 * 49), pending(2 * 50), pending(2*70 + 1), pending(2 * n)}
+		twins := []shardway.Mapping{visible[49], visible[50]}
 		update := func(d store.Delta) {
 			t.Helper()
 			if err := g.Update(t.Context(), m.ID, func(store.Reader, time.Time) (store.Delta, error) { return d, nil }); err != nil {
@@ -168,19 +174,19 @@ func TestPages(t *testing.T) {
 			switch i {
 			case 0:
 				want = append(want, line(waiting[0].Range.Low, true))
-			case 7001:
+			case 71:
 				want = append(want, line(waiting[3].Range.Low, true))
 			}
 			want = append(want, line(v.Range.Low, false))
 			switch i {
-			case 4999:
+			case 49:
 				want = append(want, line(waiting[1].Range.Low, true))
-			case 5000:
+			case 50:
 				want = append(want, line(waiting[2].Range.Low, true))
 			}
 		}
 		want = append(want, line(waiting[4].Range.Low, true))
-		for _, limit := range []int{0, 4, 5001, 5002, 5004, len(want) - 1, len(want)} {
+		for _, limit := range []int{0, 4, 51, 52, 54, len(want) - 1, len(want)} {
 			var got []string
 			err := g.View(t.Context(), func(tx store.Reader) error {
 				got = nil
@@ -188,7 +194,7 @@ func TestPages(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					if len(got)%4000 == 0 {
+					if len(got)%40 == 0 {
 						if shards, err := tx.Shards(t.Context(), m.ID); err != nil || len(shards) != 1 {
 							return fmt.Errorf("Shards inside the loop = %+v, %w", shards, err)
 						}
@@ -222,10 +228,16 @@ func TestLoopEndsEarly(t *testing.T) {
 		}
 		for range 20 { // more than the pool has
 			err := g.View(t.Context(), func(tx store.Reader) error {
-				for range tx.Mappings(t.Context(), store.MappingQuery{Map: m}) {
+				for row, err := range tx.Mappings(t.Context(), store.MappingQuery{Map: m}) {
+					if err != nil || row.MapID != m.ID {
+						t.Errorf("Mappings = %+v, %v", row, err)
+					}
 					break
 				}
-				for range tx.History(t.Context(), store.HistoryQuery{}) {
+				for entry, err := range tx.History(t.Context(), store.HistoryQuery{}) {
+					if err != nil || entry.MapID != m.ID {
+						t.Errorf("History = %+v, %v", entry, err)
+					}
 					break
 				}
 				return stop

@@ -104,8 +104,10 @@ func playGlobal(t *testing.T, g *sqlstore.Global, section func(string, func()), 
 	}))
 	status := shardway.Online
 	section("mappings by everything", view(func(tx store.Reader) {
-		q := store.MappingQuery{Map: m, IDs: []shardway.MappingID{1, 2}, Within: shardway.Range{Low: shardway.Int64Key(7), High: shardway.Int64Key(9)},
-			ShardID: 1, Status: &status, Token: "t", After: shardway.Int64Key(1)}
+		q := store.MappingQuery{
+			Map: m, IDs: []shardway.MappingID{1, 2}, Within: shardway.Range{Low: shardway.Int64Key(7), High: shardway.Int64Key(9)},
+			ShardID: 1, Status: &status, Token: "t", After: shardway.Int64Key(1),
+		}
 		for row, err := range tx.Mappings(ctx, q) {
 			must(row, err)
 		}
@@ -123,7 +125,8 @@ func playLocal(t *testing.T, l *sqlstore.Local, section func(string, func()), mu
 	shard := shardway.Shard{ID: 1, MapID: 1, Name: "s", Version: 1}
 	mapping := shardway.Mapping{ID: 1, MapID: 1, ShardID: 1, Range: shardway.RangeFrom(shardway.Int64Key(5))}
 	step := store.LocalStep{Operation: 1, Seq: 5, Epoch: 1, Map: m, Want: store.StepApplied, Step: store.Step{
-		Shard: shard, Before: &shard, After: &shard, Remove: []shardway.Mapping{mapping}, Add: []shardway.Mapping{mapping}}}
+		Shard: shard, Before: &shard, After: &shard, Remove: []shardway.Mapping{mapping}, Add: []shardway.Mapping{mapping},
+	}}
 	section("deploy a local store", func() { must(nil, l.Deploy(ctx, "m")) })
 	section("apply a step", func() { must(l.Step(ctx, step)) })
 	step.Want = store.StepUndone
