@@ -95,11 +95,10 @@ func (a *answer) readStatus(rows *sql.Rows) error {
 			row[strings.ToLower(column)] = values[i]
 		}
 		c := channel{host: row["master_host"].String, io: row["slave_io_running"].String, sql: row["slave_sql_running"].String}
-		c.port, _ = strconv.Atoi(row["master_port"].String) // 0 is no port and gives no upstream
-		if behind := row["seconds_behind_master"]; behind.Valid && c.runs() {
-			if seconds, err := strconv.ParseInt(behind.String, 10, 32); err == nil {
-				c.behind = topology.Measured(time.Duration(seconds) * time.Second)
-			}
+		c.port, _ = strconv.Atoi(row["master_port"].String)                           // 0 is no port and gives no upstream
+		seconds, err := strconv.ParseInt(row["seconds_behind_master"].String, 10, 32) // an error for NULL
+		if err == nil && c.runs() {
+			c.behind = topology.Measured(time.Duration(seconds) * time.Second)
 		}
 		a.channels = append(a.channels, c)
 	}

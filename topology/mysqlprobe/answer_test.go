@@ -133,6 +133,31 @@ func TestObserveMySQL(t *testing.T) {
 	}
 }
 
+// MariaDB's second answer is read by the names of its columns, whatever their
+// order. A lag that is told although nothing arrives is not believed.
+func TestObserveMariaDB(t *testing.T) {
+	t.Parallel()
+	columns := []string{"New_Column", "Seconds_Behind_Master", "Slave_SQL_Running", "Slave_IO_Running", "Master_Port", "Master_Host"}
+	for name, c := range map[string]struct {
+		status []driver.Value
+		want   topology.Observation
+	}{
+		"in sync":    {[]driver.Value{"", int64(0), "Yes", "Yes", int64(3306), "db0"}, topology.Observation{Upstream: "db0:3306", Staleness: topology.Measured(0)}},
+		"behind":     {[]driver.Value{"", int64(7), "Yes", "Yes", int64(3306), "db0"}, topology.Observation{Upstream: "db0:3306", Staleness: topology.Measured(7 * time.Second)}},
+		"NULL":       {[]driver.Value{"", nil, "Yes", "Yes", int64(3306), "db0"}, topology.Observation{Upstream: "db0:3306"}},
+		"connecting": {[]driver.Value{"", int64(0), "Yes", "Connecting", int64(3306), "db0"}, topology.Observation{Upstream: "db0:3306"}},
+		"broke":      {[]driver.Value{"", nil, "No", "Yes", int64(3306), "db0"}, topology.Observation{Upstream: "db0:3306", Detached: true}},
+		"elsewhere":  {[]driver.Value{"", int64(0), "Yes", "Yes", int64(0), ""}, topology.Observation{Staleness: topology.Measured(0)}},
+	} {
+		f := fake{version: "10.11.19-MariaDB", rows: [][]driver.Value{row("1")}, status: &probetest.Answer{Columns: columns, Rows: [][]driver.Value{c.status}}}
+		got := probetest.Once(t, f.prober(t, mysqlprobe.Options{}), "db1:3306")
+		c.want.Role, c.want.Engine, c.want.Version, c.want.Term, c.want.RTT = topology.RoleSecondary, "mysql", got.Version, topology.Term{Major: 4}, got.RTT
+		if diff := cmp.Diff(c.want, got, cmpopts.EquateComparable(topology.Measurement{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestRightsMySQL(t *testing.T) {
 	t.Parallel()
 	f := fake{version: "8.4.3", rows: [][]driver.Value{row("1")}, refuse: &mysql.MySQLError{Number: 1142}}

@@ -117,8 +117,9 @@ func TestFailover(t *testing.T) {
 		if err := h.Beat(t.Context(), next); err != nil {
 			t.Fatal(err)
 		}
+		m.RequestCheck()
+		m.Await(t, "term 2", func(s topology.Set) bool { return s.Server(1).Term.Major == 2 && s.Server(2).Term.Major == 2 })
 	}
-	m.Await(t, "term 2", func(s topology.Set) bool { return s.Server(1).Term.Major == 2 && s.Server(2).Term.Major == 2 })
 
 	set.Restart(t, 0)
 	seen := m.Await(t, "a claim of server 0", func(s topology.Set) bool { return s.Server(0).Claimed == topology.RolePrimary })

@@ -10,8 +10,8 @@ import (
 )
 
 // query is the whole probe. Each CASE keeps a function from a server on which
-// it is an error. A login without pg_monitor sees that there is a WAL receiver,
-// and no column of it; primary_conninfo holds a password and never leaves the
+// it is an error. A login without pg_monitor sees no column of the WAL receiver;
+// primary_conninfo holds a password and never leaves the
 // server. pg_control_checkpoint lags behind on a promoted primary, so there the
 // timeline comes from the current position.
 const query = `SELECT r.recovery, current_setting('server_version'), current_user::text, r.sees,
@@ -23,7 +23,6 @@ const query = `SELECT r.recovery, current_setting('server_version'), current_use
   CASE WHEN r.recovery THEN pg_last_xact_replay_timestamp()
        WHEN current_setting('track_commit_timestamp') = 'on' THEN (SELECT timestamp FROM pg_last_committed_xact()) END,
   clock_timestamp(),
-  w.pid IS NOT NULL,
   CASE WHEN r.recovery AND r.sees
        THEN current_setting('primary_conninfo', true) <> '' OR current_setting('restore_command', true) <> '' END,
   coalesce(w.status = 'streaming', false),
@@ -47,7 +46,6 @@ type answer struct {
 	Frozen    bool // set to refuse writes, not only for this login
 	LastWrite sql.NullTime
 	Now       time.Time
-	Receiver  bool          // there is a connection to another server, or an attempt
 	Attached  sql.NullBool  // is configured to follow
 	Streaming bool          // receives changes
 	CaughtUp  bool          // has replayed what it has received and what was announced
@@ -63,7 +61,7 @@ type answer struct {
 func read(ctx context.Context, s *probe.Session, text string) (answer, error) {
 	var a answer
 	rtt, err := s.Row(ctx, text, &a.Recovery, &a.Version, &a.Login, &a.Sees, &a.Timeline, &a.Frozen, &a.LastWrite, &a.Now,
-		&a.Receiver, &a.Attached, &a.Streaming, &a.CaughtUp, &a.Silence, &a.Timeout, &a.Host, &a.Port, &a.Beat)
+		&a.Attached, &a.Streaming, &a.CaughtUp, &a.Silence, &a.Timeout, &a.Host, &a.Port, &a.Beat)
 	a.rtt = rtt
 	return a, err
 }
@@ -83,7 +81,7 @@ func (a *answer) observe(s *probe.Session, beats bool) topology.Observation {
 		o.Detached = true
 		return o
 	}
-	o.Detached = a.Attached.Valid && !a.Attached.Bool && !a.Receiver
+	o.Detached = a.Attached.Valid && !a.Attached.Bool
 	if upstream, err := topology.NewAddress(a.Host.String, int(a.Port.Int64)); err == nil {
 		o.Upstream = upstream.String()
 	}

@@ -17,7 +17,7 @@ var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 // streaming is a secondary that has everything.
 func streaming(change func(*answer)) answer {
 	a := answer{
-		Recovery: true, Sees: true, Now: now, Receiver: true, Streaming: true, CaughtUp: true,
+		Recovery: true, Sees: true, Now: now, Streaming: true, CaughtUp: true,
 		Timeline: sql.NullInt64{Int64: 3, Valid: true}, Attached: sql.NullBool{Bool: true, Valid: true},
 		Silence: micros(time.Second), Timeout: time.Minute.Microseconds(),
 		LastWrite: sql.NullTime{Time: now.Add(-time.Hour), Valid: true},
@@ -74,19 +74,21 @@ func TestObserve(t *testing.T) {
 		want   topology.Observation
 	}{
 		"primary": {
-			answer{Timeline: sql.NullInt64{Int64: 3, Valid: true}}, true,
+			answer{Timeline: sql.NullInt64{Int64: 3, Valid: true}},
+			true,
 			topology.Observation{Role: topology.RolePrimary, Term: term},
 		},
 		"fenced primary": {
-			answer{Timeline: sql.NullInt64{Int64: 3, Valid: true}, Frozen: true}, true,
+			answer{Timeline: sql.NullInt64{Int64: 3, Valid: true}, Frozen: true},
+			true,
 			topology.Observation{Role: topology.RoleSecondary, Detached: true, Term: term},
 		},
 		"follows nobody": {
-			streaming(func(a *answer) { a.Receiver, a.Streaming, a.Attached.Bool = false, false, false }), false,
+			streaming(func(a *answer) { a.Streaming, a.Attached.Bool = false, false }), false,
 			topology.Observation{Role: topology.RoleSecondary, Detached: true, Term: term, Staleness: topology.Measured(time.Hour)},
 		},
 		"the followed server is away": {
-			streaming(func(a *answer) { a.Receiver, a.Streaming = false, false }), false,
+			streaming(func(a *answer) { a.Streaming = false }), false,
 			topology.Observation{Role: topology.RoleSecondary, Term: term, Staleness: topology.Measured(time.Hour)},
 		},
 		"upstream in capitals and IPv6": {

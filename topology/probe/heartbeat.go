@@ -112,7 +112,8 @@ func (h Heartbeat) sql(text string) string {
 }
 
 // Beat writes the row, in a database of the server that is primary now; never
-// call it on another. Two at the same time do no harm.
+// call it on another. Two at the same time do no harm. It needs the rights to
+// SELECT, INSERT and UPDATE the table.
 func (h Heartbeat) Beat(ctx context.Context, db *sql.DB) error {
 	if h.table == "" {
 		return nil

@@ -17,7 +17,7 @@ import (
 )
 
 // files makes a database, with a table and a heartbeat, and the path of a copy of it.
-func files(t *testing.T) (original dbtest.Database, copied string, h probe.Heartbeat) {
+func files(t *testing.T) (original dbtest.Database, copied string) {
 	t.Helper()
 	d := dbtest.EngineSQLite.NewDatabase(t)
 	h, err := probe.NewHeartbeat("sqlite", "heartbeat")
@@ -37,7 +37,7 @@ func files(t *testing.T) (original dbtest.Database, copied string, h probe.Heart
 	if _, err := pool.Exec("VACUUM INTO ?", copied); err != nil {
 		t.Fatal(err)
 	}
-	return d, copied, h
+	return d, copied
 }
 
 // newProber opens every file but the writable one for reading only.
@@ -59,7 +59,7 @@ func newProber(t *testing.T, writable string, o sqliteprobe.Options) *sqliteprob
 
 func TestProbeRoles(t *testing.T) {
 	t.Parallel()
-	d, copied, _ := files(t)
+	d, copied := files(t)
 	m := probetest.Open(t, newProber(t, d.Name, sqliteprobe.Options{Heartbeat: "heartbeat"}), d.Name, copied)
 	seen := m.Await(t, "a primary and a copy", func(s topology.Set) bool {
 		return probetest.IsPrimary(d.Name)(s) && s.Server(1).Role == topology.RoleSecondary
@@ -75,7 +75,7 @@ func TestProbeRoles(t *testing.T) {
 // The probe neither waits for a writer nor disturbs one.
 func TestWriterAtWork(t *testing.T) {
 	t.Parallel()
-	d, _, _ := files(t)
+	d, _ := files(t)
 	prober := newProber(t, d.Name, sqliteprobe.Options{})
 	pool := d.Open(t)
 	conn, err := pool.Conn(t.Context())
@@ -109,7 +109,7 @@ func TestWriterAtWork(t *testing.T) {
 // A copy that takes writes is refused together with the original.
 func TestWritableCopy(t *testing.T) {
 	t.Parallel()
-	d, copied, _ := files(t)
+	d, copied := files(t)
 	prober, err := sqliteprobe.New(func(address string) (driver.Connector, error) {
 		return sqlite.Engine{}.Connector(address, "", shardway.Credentials{})
 	}, sqliteprobe.Options{})

@@ -43,7 +43,7 @@ func (f *fake) answer(query string) []probetest.Answer {
 	switch {
 	case strings.Contains(query, "EngineEdition"):
 		row = []driver.Value{f.edition, f.groups}
-	case f.refuse != nil && (strings.Contains(query, "FROM")):
+	case f.refuse != nil && strings.Contains(query, "FROM"):
 		return []probetest.Answer{{Err: f.refuse}}
 	case strings.Contains(query, "replica_states"):
 		row = append(row, f.replica...)
@@ -86,53 +86,65 @@ func TestObserve(t *testing.T) {
 		"alone": {fake{edition: 3, role: role("ONLINE", "READ_WRITE")}, sqlserverprobe.Options{}, topology.Observation{Role: primary}},
 		"alone and read-only": {
 			fake{edition: 3, role: role("ONLINE", "READ_ONLY")},
-			sqlserverprobe.Options{}, topology.Observation{Role: secondary, Detached: true},
+			sqlserverprobe.Options{},
+			topology.Observation{Role: secondary, Detached: true},
 		},
 		"restoring":        {fake{edition: 3, role: role("RESTORING", nil)}, sqlserverprobe.Options{}, topology.Observation{Role: topology.RoleOther}},
 		"no answer at all": {fake{edition: 3, role: role(nil, nil)}, sqlserverprobe.Options{}, topology.Observation{Role: topology.RoleOther}},
 		"primary of a group": {
 			fake{edition: 3, groups: 1, role: role("ONLINE", "READ_WRITE"), replica: replica(1, 0, "SYNCHRONIZED", nil, second)},
-			sqlserverprobe.Options{}, topology.Observation{Role: primary},
+			sqlserverprobe.Options{},
+			topology.Observation{Role: primary},
 		},
 		"group says secondary": {
 			fake{edition: 3, groups: 1, role: role("ONLINE", "READ_WRITE"), replica: replica(0, 0, "SYNCHRONIZING", int64(0), second)},
-			sqlserverprobe.Options{}, topology.Observation{Role: secondary, Staleness: behind(time.Second)},
+			sqlserverprobe.Options{},
+			topology.Observation{Role: secondary, Staleness: behind(time.Second)},
 		},
 		"synchronized": {
 			fake{edition: 3, groups: 1, role: role("ONLINE", "READ_ONLY"), replica: replica(0, 0, "SYNCHRONIZED", int64(0), 9*second)},
-			sqlserverprobe.Options{}, topology.Observation{Role: secondary, Staleness: behind(0)},
+			sqlserverprobe.Options{},
+			topology.Observation{Role: secondary, Staleness: behind(0)},
 		},
 		"has yet to redo": {
 			fake{edition: 3, groups: 1, role: role("ONLINE", "READ_ONLY"), replica: replica(0, 0, "SYNCHRONIZED", int64(64), 9*second)},
-			sqlserverprobe.Options{}, topology.Observation{Role: secondary, Staleness: behind(9 * time.Second)},
+			sqlserverprobe.Options{},
+			topology.Observation{Role: secondary, Staleness: behind(9 * time.Second)},
 		},
 		"redo unknown": {
 			fake{edition: 3, groups: 1, role: role("ONLINE", "READ_ONLY"), replica: replica(0, 0, "SYNCHRONIZED", nil, nil)},
-			sqlserverprobe.Options{}, topology.Observation{Role: secondary},
+			sqlserverprobe.Options{},
+			topology.Observation{Role: secondary},
 		},
 		"suspended": {
 			fake{edition: 3, groups: 1, role: role("ONLINE", "READ_ONLY"), replica: replica(0, 1, "NOT SYNCHRONIZING", int64(0), 9*second)},
-			sqlserverprobe.Options{}, topology.Observation{Role: secondary, Detached: true, Staleness: behind(9 * time.Second)},
+			sqlserverprobe.Options{},
+			topology.Observation{Role: secondary, Detached: true, Staleness: behind(9 * time.Second)},
 		},
 		"read-only outside the group": {
 			fake{edition: 3, groups: 1, role: role("ONLINE", "READ_ONLY"), replica: none},
-			sqlserverprobe.Options{}, topology.Observation{Role: secondary, Detached: true},
+			sqlserverprobe.Options{},
+			topology.Observation{Role: secondary, Detached: true},
 		},
 		"Azure": {
 			fake{edition: 5, role: role("ONLINE", "READ_ONLY"), replica: replica(0, 0, "SYNCHRONIZING", int64(0), 2*second)},
-			sqlserverprobe.Options{}, topology.Observation{Role: secondary, Staleness: behind(2 * time.Second)},
+			sqlserverprobe.Options{},
+			topology.Observation{Role: secondary, Staleness: behind(2 * time.Second)},
 		},
 		"heartbeat": {
 			fake{edition: 3, groups: 1, role: role("ONLINE", "READ_ONLY"), replica: replica(0, 0, "SYNCHRONIZED", int64(0), second)},
-			sqlserverprobe.Options{Heartbeat: "dbo.beat"}, topology.Observation{Role: secondary, Staleness: behind(3 * time.Second)},
+			sqlserverprobe.Options{Heartbeat: "dbo.beat"},
+			topology.Observation{Role: secondary, Staleness: behind(3 * time.Second)},
 		},
 		"rights waived": {
 			fake{edition: 3, groups: 1, role: role("ONLINE", "READ_ONLY"), refuse: serverError(300)},
-			sqlserverprobe.Options{PlainLogin: true}, topology.Observation{Role: secondary},
+			sqlserverprobe.Options{PlainLogin: true},
+			topology.Observation{Role: secondary},
 		},
 		"primary without rights": {
 			fake{edition: 3, groups: 1, role: role("ONLINE", "READ_WRITE"), refuse: serverError(300)},
-			sqlserverprobe.Options{}, topology.Observation{Role: primary},
+			sqlserverprobe.Options{},
+			topology.Observation{Role: primary},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
