@@ -6,102 +6,195 @@ import "strconv"
 // of another.
 func decimal(n int64) string { return strconv.FormatInt(n, 10) + "." }
 
+// row is what is known of a code.
+type row struct {
+	class   Class
+	repeat  Repeat
+	meaning string
+}
+
 // postgresCodes are SQLSTATE codes and classes of codes.
-var postgresCodes = codes{read: sqlState, classes: map[string]Class{
-	"08":    Unavailable, // connection exceptions
-	"0A000": Outdated,    // mostly: cached plan must not change result type
-	"26000": Outdated,    // a prepared statement that a pooler has lost
-	"23505": Duplicate,
-	"25006": Unavailable, // read-only transaction: a standby
-	"28":    Unavailable, // login refused
-	"3D000": Unavailable, // no such database
-	"3F000": NoTable,     // no such schema
-	"40001": Transient,   // serialization failure
-	"40P01": Transient,   // deadlock
-	"42P01": NoTable,
-	"42501": Unavailable, // missing rights
-	"53300": Unavailable, // too many connections
-	"55P03": Transient,   // lock not available
-	"57P01": Lost,        // the server ended this session
-	"57P02": Lost,
-	"57P03": Unavailable, // starting or shutting down
-	"57P05": Lost,
-}}
+var postgresCodes = codes{
+	read: sqlState,
+	only: map[string]string{"0A000": "cached plan"},
+	rows: map[string]row{
+		"08":    {Unavailable, Broken, "connection exceptions; whatever PgBouncer ends a session with"},
+		"08001": {Unavailable, Again, "a connection could not be made"},
+		"08004": {Unavailable, Later, "a connection was rejected"},
+		"0A000": {Outdated, Again, "cached plan must not change result type"},
+		"22":    {Other, Never, "the values do not fit"},
+		"23":    {Other, Never, "a constraint is violated"},
+		"23505": {Duplicate, Never, "a unique key is taken"},
+		"25006": {Unavailable, Again, "read-only transaction: on a standby"},
+		"25P03": {Lost, Again, "the session was ended while idle in a transaction"},
+		"25P04": {Lost, TimedOut, "the transaction took too long"},
+		"26000": {Outdated, Again, "a prepared statement that a pooler has lost"},
+		"28":    {Unavailable, Never, "login refused"},
+		"3D000": {Unavailable, Never, "no such database"},
+		"3F000": {NoTable, Never, "no such schema"},
+		"40":    {Other, Again, "the transaction was rolled back"},
+		"40001": {Transient, Again, "serialization failure"},
+		"40002": {Other, Never, "a constraint is violated"},
+		"40003": {Other, Broken, "whether the statement completed is not known"},
+		"40P01": {Transient, Again, "deadlock"},
+		"42":    {Other, Never, "syntax error, or something named that is not there"},
+		"42P01": {NoTable, Never, "no such table"},
+		"42501": {Unavailable, Never, "missing rights"},
+		"53":    {Other, Later, "resources are short"},
+		"53300": {Unavailable, Later, "too many connections"},
+		"55006": {Other, Later, "object in use"},
+		"55P03": {Transient, Again, "lock not available, or not in time"},
+		"57014": {Other, Never, "the statement was cancelled, or took longer than its time-out"},
+		"57P01": {Lost, Broken, "the server ended this session"},
+		"57P02": {Lost, Broken, "another session crashed"},
+		"57P03": {Unavailable, Later, "starting or shutting down"},
+		"57P04": {Other, Never, "the database was dropped"},
+		"57P05": {Lost, Again, "the session was ended while idle"},
+		"58":    {Other, Later, "errors of the server's system"},
+	},
+}
 
 // mysqlCodes are error numbers of MySQL and MariaDB.
-var mysqlCodes = codes{read: numberField, classes: map[string]Class{
-	"1020.": Transient, // row changed since it was read
-	"1205.": Transient, // lock wait timeout
-	"1213.": Transient, // deadlock
-	"1062.": Duplicate,
-	"1146.": NoTable,
-	"1040.": Unavailable, // too many connections
-	"1044.": Unavailable, // no access to the database
-	"1045.": Unavailable, // login refused
-	"1049.": Unavailable, // no such database
-	"1129.": Unavailable, // host blocked
-	"1130.": Unavailable, // host not allowed
-	"1142.": Unavailable, // right missing on a table
-	"1143.": Unavailable, // right missing on a column
-	"1203.": Unavailable, // too many connections of this user
-	"1226.": Unavailable, // limit of this user reached
-	"1227.": Unavailable, // right missing
-	"1290.": Unavailable, // read-only
-	"1370.": Unavailable, // right missing on a routine
-	"1698.": Unavailable, // login refused
-	"1792.": Unavailable, // read-only transaction
-	"1820.": Unavailable, // password must be changed
-	"1836.": Unavailable, // read-only
-	"1862.": Unavailable, // password has expired
-	"3118.": Unavailable, // account locked (MySQL)
-	"4151.": Unavailable, // account locked (MariaDB)
-	"1053.": Lost,        // server is shutting down
-	"1927.": Lost,        // connection was killed
-}}
+var mysqlCodes = codes{
+	read: numberField,
+	only: map[string]string{"1047.": "WSREP", "1290.": "read-only"},
+	rows: map[string]row{
+		"1020.": {Transient, Again, "row changed since it was read"},
+		"1026.": {Other, Broken, "writing the binary log failed: a commit may stand"},
+		"1030.": {Other, Broken, "an error of the storage engine: a commit may stand"},
+		"1040.": {Unavailable, Later, "too many connections"},
+		"1041.": {Other, Later, "out of memory"},
+		"1044.": {Unavailable, Never, "no access to the database"},
+		"1045.": {Unavailable, Never, "login refused"},
+		"1047.": {Other, Later, "the Galera node is not ready"},
+		"1049.": {Unavailable, Never, "no such database"},
+		"1053.": {Lost, Broken, "server is shutting down"},
+		"1062.": {Duplicate, Never, "a unique key is taken"},
+		"1064.": {Other, Never, "syntax error"},
+		"1129.": {Unavailable, Never, "host blocked"},
+		"1130.": {Unavailable, Never, "host not allowed"},
+		"1142.": {Unavailable, Never, "right missing on a table"},
+		"1143.": {Unavailable, Never, "right missing on a column"},
+		"1146.": {NoTable, Never, "no such table"},
+		"1158.": {Other, Broken, "the server could not read from the network"},
+		"1159.": {Other, TimedOut, "the server's wait for the network took too long"},
+		"1160.": {Other, Broken, "the server could not write to the network"},
+		"1161.": {Other, TimedOut, "the server's write to the network took too long"},
+		"1180.": {Other, Broken, "error during COMMIT"},
+		"1203.": {Unavailable, Later, "too many connections of this user"},
+		"1205.": {Transient, Again, "lock wait timeout"},
+		"1206.": {Other, Later, "the lock table is full"},
+		"1213.": {Transient, Again, "deadlock"},
+		"1226.": {Unavailable, Later, "limit of this user reached"},
+		"1227.": {Unavailable, Never, "right missing"},
+		"1290.": {Unavailable, Again, "the server is read-only"},
+		"1317.": {Other, Never, "the statement was interrupted"},
+		"1370.": {Unavailable, Never, "right missing on a routine"},
+		"1614.": {Other, Again, "deadlock of a distributed transaction"},
+		"1637.": {Other, Later, "too many transactions"},
+		"1698.": {Unavailable, Never, "login refused"},
+		"1792.": {Unavailable, Never, "the caller's own transaction is read-only"},
+		"1820.": {Unavailable, Never, "password must be changed"},
+		"1836.": {Unavailable, Again, "the server is read-only"},
+		"1862.": {Unavailable, Never, "password has expired"},
+		"1874.": {Other, Again, "InnoDB is read-only"},
+		"1927.": {Lost, Broken, "the session was killed (MariaDB)"},
+		"1969.": {Other, Never, "the statement took too long (MariaDB)"},
+		"2002.": {Lost, Again, "a client could not connect, by socket"},
+		"2003.": {Lost, Again, "a client could not connect"},
+		"2006.": {Lost, Broken, "the server has gone away"},
+		"2013.": {Lost, Broken, "the session was lost during a statement"},
+		"3024.": {Other, Never, "the statement took too long (MySQL)"},
+		"3101.": {Other, Again, "group replication rolled the transaction back"},
+		"3118.": {Unavailable, Never, "account locked (MySQL)"},
+		"3572.": {Other, Again, "lock not available at once"},
+		"4151.": {Unavailable, Never, "account locked (MariaDB)"},
+	},
+}
 
 // sqlserverCodes are error numbers of SQL Server and Azure SQL. 33557097 is
 // what Babelfish says for 1222; 51222 is our own, for a lock not granted.
-var sqlserverCodes = codes{read: errorNumber, classes: map[string]Class{
-	"1205.":     Transient,   // deadlock
-	"1222.":     Transient,   // lock timeout
-	"3960.":     Transient,   // snapshot conflict
-	"33557097.": Transient,   // lock timeout
-	"51222.":    Transient,   // application lock not granted
-	"2601.":     Duplicate,   // unique index
-	"2627.":     Duplicate,   // unique constraint
-	"208.":      NoTable,     // no such object
-	"229.":      Unavailable, // right missing on an object
-	"230.":      Unavailable, // right missing on a column
-	"262.":      Unavailable, // right missing in the database
-	"911.":      Unavailable, // no such database
-	"916.":      Unavailable, // no access to the database
-	"2760.":     Unavailable, // no such schema, or no right to it
-	"3906.":     Unavailable, // database is read-only
-	"4060.":     Unavailable, // database cannot be opened
-	"10928.":    Unavailable, // resource limit of Azure SQL
-	"10929.":    Unavailable, // resource limit of Azure SQL
-	"18456.":    Unavailable, // login refused
-	"18486.":    Unavailable, // login locked
-	"18487.":    Unavailable, // password has expired
-	"18488.":    Unavailable, // password must be changed
-	"40197.":    Unavailable, // Azure SQL is moving the database
-	"40501.":    Unavailable, // Azure SQL is busy
-	"40613.":    Unavailable, // database not available now
-	"49918.":    Unavailable, // not enough resources
-	"49919.":    Unavailable, // not enough resources
-	"49920.":    Unavailable, // not enough resources
-}}
+// -2, 20, 64, 233, 10053, 10054 and 10060 are numbers of Microsoft's clients.
+var sqlserverCodes = codes{
+	read: errorNumber,
+	rows: map[string]row{
+		"-2.":       {Lost, TimedOut, "the command took longer than its time-out"},
+		"20.":       {Unavailable, Again, "encryption could not be agreed on while connecting"},
+		"64.":       {Lost, Broken, "the session broke, often while connecting"},
+		"233.":      {Other, Broken, "nobody at the other end while connecting"},
+		"208.":      {NoTable, Never, "no such object"},
+		"229.":      {Unavailable, Never, "right missing on an object"},
+		"230.":      {Unavailable, Never, "right missing on a column"},
+		"262.":      {Unavailable, Never, "right missing in the database"},
+		"596.":      {Lost, Broken, "the session was killed"},
+		"701.":      {Other, Later, "out of memory"},
+		"911.":      {Unavailable, Never, "no such database"},
+		"916.":      {Unavailable, Never, "no access to the database"},
+		"976.":      {Other, Later, "the database's replica cannot be used now"},
+		"978.":      {Other, Later, "the replica takes other connections only"},
+		"983.":      {Other, Later, "the database's replica changes its role"},
+		"1204.":     {Other, Later, "locks are used up"},
+		"1205.":     {Transient, Again, "deadlock"},
+		"1222.":     {Transient, Again, "lock timeout"},
+		"2601.":     {Duplicate, Never, "unique index"},
+		"2627.":     {Duplicate, Never, "unique constraint"},
+		"2760.":     {Unavailable, Never, "no such schema, or no right to it"},
+		"3906.":     {Unavailable, Again, "the database is read-only"},
+		"3960.":     {Transient, Again, "snapshot conflict"},
+		"4060.":     {Unavailable, Later, "the database cannot be opened"},
+		"4221.":     {Other, Later, "a secondary waits for row versions after a change of role"},
+		"6005.":     {Other, Broken, "the server is shutting down"},
+		"8645.":     {Other, Later, "no memory for the statement in time"},
+		"8651.":     {Other, Later, "no memory for the statement"},
+		"10053.":    {Lost, Broken, "the connection was aborted on this side"},
+		"10054.":    {Lost, Broken, "the connection was reset by the other side"},
+		"10060.":    {Lost, TimedOut, "the server did not answer in time"},
+		"10928.":    {Unavailable, Later, "resource limit of Azure SQL"},
+		"10929.":    {Unavailable, Later, "resource limit of Azure SQL"},
+		"18401.":    {Other, Later, "the server upgrades itself"},
+		"18456.":    {Unavailable, Never, "login refused"},
+		"18486.":    {Unavailable, Never, "login locked"},
+		"18487.":    {Unavailable, Never, "password has expired"},
+		"18488.":    {Unavailable, Never, "password must be changed"},
+		"40143.":    {Other, Broken, "Azure SQL could not process the request"},
+		"40197.":    {Unavailable, Broken, "Azure SQL is moving the database"},
+		"40501.":    {Unavailable, Later, "Azure SQL is busy"},
+		"40540.":    {Other, Broken, "Azure SQL has ended the transaction"},
+		"40613.":    {Unavailable, Later, "the database is not available now"},
+		"41301.":    {Other, Again, "memory-optimized table: depends on a transaction that failed"},
+		"41302.":    {Other, Again, "memory-optimized table: row changed since it was read"},
+		"41305.":    {Other, Again, "memory-optimized table: repeatable read conflict"},
+		"41325.":    {Other, Again, "memory-optimized table: serializable conflict"},
+		"42108.":    {Other, Later, "the database is paused"},
+		"42109.":    {Other, Later, "the database is being warmed up"},
+		"49918.":    {Unavailable, Later, "not enough resources"},
+		"49919.":    {Unavailable, Later, "not enough resources"},
+		"49920.":    {Unavailable, Later, "not enough resources"},
+		"51222.":    {Transient, Again, "application lock not granted"},
+		"33557097.": {Transient, Again, "lock timeout (Babelfish)"},
+	},
+}
 
 // sqliteCodes are result codes: the primary code alone, or followed by the
 // extended code.
-var sqliteCodes = codes{read: resultCode, noTable: "no such table", classes: map[string]Class{
-	"5.":       Transient,   // busy: another connection writes
-	"6.":       Transient,   // locked
-	"19.1555.": Duplicate,   // primary key
-	"19.2067.": Duplicate,   // unique index
-	"3.":       Unavailable, // no permission
-	"8.":       Unavailable, // read-only file
-	"14.":      Unavailable, // file cannot be opened
-	"23.":      Unavailable, // not authorized
-	"26.":      Unavailable, // not a database file
-}}
+var sqliteCodes = codes{
+	read:    resultCode,
+	noTable: "no such table",
+	rows: map[string]row{
+		"3.":       {Unavailable, Never, "no permission"},
+		"5.":       {Transient, Again, "busy: another connection writes"},
+		"6.":       {Transient, Again, "locked"},
+		"8.":       {Unavailable, Never, "read-only file"},
+		"9.":       {Other, Never, "the statement was interrupted"},
+		"10.":      {Other, Broken, "input or output failed: a commit may stand"},
+		"13.":      {Other, Never, "the disk is full"},
+		"14.":      {Unavailable, Never, "file cannot be opened"},
+		"15.":      {Other, Again, "the lock could not be taken"},
+		"17.":      {Other, Again, "the tables have changed"},
+		"19.":      {Other, Never, "a constraint is violated"},
+		"19.1555.": {Duplicate, Never, "primary key"},
+		"19.2067.": {Duplicate, Never, "unique index"},
+		"23.":      {Unavailable, Never, "not authorized"},
+		"26.":      {Unavailable, Never, "not a database file"},
+	},
+}
