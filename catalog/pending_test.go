@@ -259,7 +259,7 @@ func TestOutcomeUnknown(t *testing.T) {
 	each(t, twoEngines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		f := &faults{rig: rg, at: 1, kind: lostAck}
-		f.after = func() { f.dead.Store(true) }
+		f.afterwards = func() { f.dead.Store(true) }
 		res, err := f.client(catalog.Config{}).Do(t.Context(), catalog.SplitMapping{Mapping: w.a, At: k(50)})
 		if !errors.Is(err, store.ErrUnknownOutcome) || res.Operation == 0 {
 			t.Fatalf("Do = operation %s, %v", res.Operation, err)

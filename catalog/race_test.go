@@ -25,12 +25,12 @@ func TestTakeOverRace(t *testing.T) {
 			t.Run(kc.name, func(t *testing.T) {
 				t.Parallel()
 				cases := 0
-				before, after := expected(t, kc.change)
+				x := expect(t, kc.change)
 				for n, more := int32(1), true; more; n++ {
 					raced := true
 					for m := int32(1); raced; m++ {
 						more, raced = false, false
-						t.Run(fmt.Sprintf("%d %d", n, m), func(t *testing.T) { more, raced = runRace(t, e, kc.change, n, m, before, after) })
+						t.Run(fmt.Sprintf("%d %d", n, m), func(t *testing.T) { more, raced = runRace(t, e, kc.change, n, m, x.before, x.after) })
 						if raced {
 							cases++
 						}
