@@ -401,6 +401,8 @@ func TestClassifyTrees(t *testing.T) {
 		{"deadlock and failed rollback", errors.Join(&pgconn.PgError{Code: "40P01"}, errors.New("rolling back")), retry.Transient},
 		{"deadlock next to a duplicate", errors.Join(&pgconn.PgError{Code: "40P01"}, duplicate), retry.Permanent},
 		{"commit of something unknown", retry.Committing(sql.ErrTxDone), retry.CommitUnknown},
+		{"offline, whatever led there", fmt.Errorf("%w: %w", shardway.ErrMappingOffline, &pgconn.PgError{Code: "40P01"}), retry.Offline},
+		{"a doubt below a label", labelled{labels: "TransientTransactionError", error: retry.Committing(lost)}, retry.CommitUnknown},
 		{"offline", fmt.Errorf("%w: %w", shardway.ErrMappingOffline, errors.New("x")), retry.Offline},
 		{"repeated already", &retry.StoppedError{Attempts: 3, Cause: retry.ErrAttemptsSpent, Err: driver.ErrBadConn}, retry.Permanent},
 		{"repeated already, in doubt", &retry.StoppedError{Attempts: 3, Cause: retry.ErrCommitUnknown, Err: lost}, retry.CommitUnknown},

@@ -118,7 +118,7 @@ func (u *unit) turn(ctx context.Context) error {
 		case applied:
 			return nil
 		case u.inDoubt:
-			return u.again(ctx, u.worth(ctx, u.asking).uncommitted())
+			return u.again(u.worth(u.asking).uncommitted())
 		}
 	}
 	u.attempts++
@@ -133,7 +133,7 @@ func (u *unit) turn(ctx context.Context) error {
 	if u.untold.Class == CommitUnknown {
 		u.inDoubt = u.policy.Applied != nil
 	}
-	return u.again(ctx, u.verdict)
+	return u.again(u.verdict)
 }
 
 // ask finds out whether the last attempt was applied. Without an answer the
@@ -156,7 +156,7 @@ func (u *unit) attempt(ctx context.Context) (error, verdict) { //nolint:revive,s
 	if err == nil {
 		return nil, unmarked
 	}
-	v := u.worth(ctx, err)
+	v := u.worth(err)
 	if (v == expired || v == cancelled) && run.Err() != nil && ctx.Err() == nil {
 		v = timedOut // the attempt's time is over, not the caller's
 	}
@@ -164,19 +164,18 @@ func (u *unit) attempt(ctx context.Context) (error, verdict) { //nolint:revive,s
 }
 
 // worth is the verdict on err with the policy's say in it.
-func (u *unit) worth(ctx context.Context, err error) verdict {
+func (u *unit) worth(err error) verdict {
 	v := weigh(err)
-	if v.class() == Permanent && ctx.Err() == nil && u.policy.Transient != nil && u.policy.Transient(err) {
+	if v.class() == Permanent && u.policy.Transient != nil && u.policy.Transient(err) {
 		return again
 	}
 	return v
 }
 
-// again decides whether a turn is followed by another one.
-func (u *unit) again(ctx context.Context, v verdict) error {
+// again decides whether a turn may be followed by another one. That the context
+// has ended is seen by package backoff.
+func (u *unit) again(v verdict) error {
 	switch class := v.class(); {
-	case ctx.Err() != nil:
-		return errStop
 	case class == SafeToRetry, class == Transient, class == Overloaded,
 		class == Offline && u.policy.WaitOffline,
 		class == CommitUnknown && u.inDoubt:

@@ -134,6 +134,7 @@ func TestPolicyEnds(t *testing.T) {
 		{"MaxElapsed", retry.Policy{MaxAttempts: -1, MaxElapsed: 20500 * time.Millisecond}, 0, 22},
 		{"MaxElapsed alone", retry.Policy{MaxElapsed: 20500 * time.Millisecond}, 0, 22},
 		{"both bounds, attempts", retry.Policy{MaxAttempts: 3, MaxElapsed: time.Hour}, 0, 3},
+		{"attempts of half an hour", retry.Policy{MaxAttempts: 1800}, 0, 1800},
 		{"both bounds, time", retry.Policy{MaxAttempts: 300, MaxElapsed: 1500 * time.Millisecond}, 0, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
