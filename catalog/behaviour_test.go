@@ -136,13 +136,19 @@ var refusals = []struct {
 	{"create map: no kind", func(world) catalog.Change {
 		return catalog.CreateShardMap{Name: "x", KeyKind: shardway.KindUUID}
 	}, shardway.ErrInvalid, []string{"map kind"}},
-	{"create map: no key kind, K4", func(world) catalog.Change { return catalog.CreateShardMap{Name: "x", Kind: shardway.ListMap} },
-		shardway.ErrInvalid, []string{"key kind"}},
+	{
+		"create map: no key kind, K4", func(world) catalog.Change { return catalog.CreateShardMap{Name: "x", Kind: shardway.ListMap} },
+		shardway.ErrInvalid,
+		[]string{"key kind"},
+	},
 	{"create map: unknown key kind, K4", func(world) catalog.Change {
 		return catalog.CreateShardMap{Name: "x", Kind: shardway.ListMap, KeyKind: 99}
 	}, shardway.ErrInvalid, nil},
-	{"delete map with shards", func(w world) catalog.Change { return catalog.DeleteShardMap{Map: w.ranges} },
-		shardway.ErrInUse, []string{`"ranges"`, "3 shards"}},
+	{
+		"delete map with shards", func(w world) catalog.Change { return catalog.DeleteShardMap{Map: w.ranges} },
+		shardway.ErrInUse,
+		[]string{`"ranges"`, "3 shards"},
+	},
 
 	{"add shard: taken name", func(w world) catalog.Change {
 		return catalog.AddShard{Map: w.ranges, Name: "s1", Location: at("elsewhere")}
@@ -158,8 +164,11 @@ var refusals = []struct {
 		l.Servers = append(l.Servers, shardway.Server{Address: "db-s2"})
 		return catalog.AddShard{Map: w.ranges, Name: "s9", Location: l}
 	}, shardway.ErrExists, nil},
-	{"add shard: no location, S3", func(w world) catalog.Change { return catalog.AddShard{Map: w.ranges, Name: "s9"} },
-		shardway.ErrInvalid, []string{"location"}},
+	{
+		"add shard: no location, S3", func(w world) catalog.Change { return catalog.AddShard{Map: w.ranges, Name: "s9"} },
+		shardway.ErrInvalid,
+		[]string{"location"},
+	},
 	{"add shard: one server twice", func(w world) catalog.Change {
 		l := at("other")
 		l.Servers = append(l.Servers, shardway.Server{Address: "Other"})
@@ -178,8 +187,11 @@ var refusals = []struct {
 		return catalog.AddShard{Map: shardway.ShardMap{ID: 77, Name: "ghost"}, Name: "s9", Location: at("other")}
 	}, shardway.ErrMapNotFound, []string{`"ghost"`}},
 
-	{"update shard: taken name", func(w world) catalog.Change { return catalog.UpdateShard{Shard: w.s1, Name: ptr("s2")} },
-		shardway.ErrExists, []string{`"s2"`}},
+	{
+		"update shard: taken name", func(w world) catalog.Change { return catalog.UpdateShard{Shard: w.s1, Name: ptr("s2")} },
+		shardway.ErrExists,
+		[]string{`"s2"`},
+	},
 	{"update shard: taken location", func(w world) catalog.Change {
 		return catalog.UpdateShard{Shard: w.s1, Location: ptr(at("db-s2"))}
 	}, shardway.ErrExists, []string{"db-s2"}},
@@ -198,8 +210,11 @@ var refusals = []struct {
 	{"update shard: unknown", func(w world) catalog.Change {
 		return catalog.UpdateShard{Shard: shardway.Shard{ID: 5, MapID: w.ranges.ID, Name: "ghost"}, Name: ptr("x")}
 	}, shardway.ErrShardNotFound, nil},
-	{"delete shard with mappings", func(w world) catalog.Change { return catalog.DeleteShard{Shard: w.s1} },
-		shardway.ErrInUse, []string{`"s1"`, "[0, 100)"}},
+	{
+		"delete shard with mappings", func(w world) catalog.Change { return catalog.DeleteShard{Shard: w.s1} },
+		shardway.ErrInUse,
+		[]string{`"s1"`, "[0, 100)"},
+	},
 	{"delete shard with offline mappings only", func(w world) catalog.Change { return catalog.DeleteShard{Shard: w.p2} }, shardway.ErrInUse, nil},
 
 	{"add mapping: the same range, P4", func(w world) catalog.Change {
@@ -266,8 +281,11 @@ var refusals = []struct {
 		}}
 	}, shardway.ErrExists, nil},
 
-	{"move online, P17", func(w world) catalog.Change { return catalog.UpdateMapping{Mapping: w.a, ShardID: &w.s2.ID} },
-		shardway.ErrMappingOnline, []string{"[0, 100)", "offline first"}},
+	{
+		"move online, P17", func(w world) catalog.Change { return catalog.UpdateMapping{Mapping: w.a, ShardID: &w.s2.ID} },
+		shardway.ErrMappingOnline,
+		[]string{"[0, 100)", "offline first"},
+	},
 	{"update: unknown status", func(w world) catalog.Change {
 		return catalog.UpdateMapping{Mapping: w.a, Status: ptr(shardway.MappingStatus(5))}
 	}, shardway.ErrInvalid, nil},
@@ -289,8 +307,11 @@ var refusals = []struct {
 	}, shardway.ErrInvalid, nil},
 	{"delete: locked", func(w world) catalog.Change { return catalog.DeleteMapping{Mapping: w.c} }, shardway.ErrMappingLocked, nil},
 
-	{"split at low, P24", func(w world) catalog.Change { return catalog.SplitMapping{Mapping: w.a, At: k(0)} },
-		shardway.ErrInvalid, []string{"split point", "[0, 100)"}},
+	{
+		"split at low, P24", func(w world) catalog.Change { return catalog.SplitMapping{Mapping: w.a, At: k(0)} },
+		shardway.ErrInvalid,
+		[]string{"split point", "[0, 100)"},
+	},
 	{"split at high, P24", func(w world) catalog.Change { return catalog.SplitMapping{Mapping: w.a, At: k(100)} }, shardway.ErrInvalid, nil},
 	{"split below, P24", func(w world) catalog.Change { return catalog.SplitMapping{Mapping: w.a, At: k(-1)} }, shardway.ErrInvalid, nil},
 	{"split above, P24", func(w world) catalog.Change { return catalog.SplitMapping{Mapping: w.a, At: k(101)} }, shardway.ErrInvalid, nil},
@@ -301,8 +322,11 @@ var refusals = []struct {
 	{"split a point, P1", func(w world) catalog.Change { return catalog.SplitMapping{Mapping: w.one, At: k(1)} }, shardway.ErrWrongType, nil},
 	{"split: locked", func(w world) catalog.Change { return catalog.SplitMapping{Mapping: w.c, At: k(250)} }, shardway.ErrMappingLocked, nil},
 
-	{"merge swapped, P27", func(w world) catalog.Change { return catalog.MergeMappings{Left: w.e, Right: w.d} },
-		shardway.ErrInvalid, []string{"neighbours", "[400, 500)", "[300, 400)"}},
+	{
+		"merge swapped, P27", func(w world) catalog.Change { return catalog.MergeMappings{Left: w.e, Right: w.d} },
+		shardway.ErrInvalid,
+		[]string{"neighbours", "[400, 500)", "[300, 400)"},
+	},
 	{"merge with a gap, P27", func(w world) catalog.Change {
 		return catalog.MergeMappings{Left: w.a, Right: w.c, RightToken: token}
 	}, shardway.ErrInvalid, nil},
@@ -310,8 +334,11 @@ var refusals = []struct {
 	{"merge on two shards, P26", func(w world) catalog.Change {
 		return catalog.MergeMappings{Left: w.c, Right: w.d, Token: token}
 	}, shardway.ErrInvalid, []string{"two shards"}},
-	{"merge with two statuses", func(w world) catalog.Change { return catalog.MergeMappings{Left: w.a, Right: w.b} },
-		shardway.ErrInvalid, []string{"online", "offline"}},
+	{
+		"merge with two statuses", func(w world) catalog.Change { return catalog.MergeMappings{Left: w.a, Right: w.b} },
+		shardway.ErrInvalid,
+		[]string{"online", "offline"},
+	},
 	{"merge points, P1", func(w world) catalog.Change { return catalog.MergeMappings{Left: w.one, Right: w.two} }, shardway.ErrWrongType, nil},
 	{"merge of two maps", func(w world) catalog.Change { return catalog.MergeMappings{Left: w.a, Right: w.one} }, shardway.ErrStale, nil},
 	{"merge: right is locked", func(w world) catalog.Change {
@@ -354,6 +381,7 @@ var refusals = []struct {
 // TestRefused makes every wrong change: each is a typed error that says what is
 // wrong, and changes nothing in any store.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})
@@ -372,6 +400,7 @@ func TestRefused(t *testing.T) {
 // TestPreview previews every kind of change: the result is what Do leaves
 // behind, but for new ids, and no store changes.
 func TestPreview(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})
@@ -398,6 +427,7 @@ func TestPreview(t *testing.T) {
 // TestHistory makes every kind of change: each leaves one entry that says who,
 // when, what, why and how it ended, under the id that Do has returned.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	each(t, twoEngines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{Who: "ann@desk"})
@@ -450,6 +480,7 @@ func TestHistory(t *testing.T) {
 
 // TestNothingToDo makes changes that come to nothing: they succeed and leave no trace.
 func TestNothingToDo(t *testing.T) {
+	t.Parallel()
 	each(t, twoEngines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})
@@ -488,6 +519,7 @@ func TestConfig(t *testing.T) {
 
 // TestCancelled makes a change under a context that has ended before it.
 func TestCancelled(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		before := rg.everything(t)

@@ -92,6 +92,7 @@ func (w *crowd) choose(rnd *rand.Rand, known []shardway.Mapping) (ch catalog.Cha
 // shards at once (ADM-04). Afterwards the stores agree, no key has two owners,
 // the history has one entry for each success, and no success is lost.
 func TestCrowd(t *testing.T) {
+	t.Parallel()
 	crowds := append(engines(t), sqlEngines(t, joint)...)
 	for i := range joint {
 		crowds[len(crowds)-1-i].name += ", one database"
@@ -157,14 +158,18 @@ func checkNoOverlap(t *testing.T, s *sight) {
 // kind of change works there, and the long ones end well when their client dies
 // after any of their commits.
 func TestOneDatabase(t *testing.T) {
+	t.Parallel()
 	each(t, sqlEngines(t, joint), func(t *testing.T, e engine) {
 		for _, kc := range killCases {
+			//nolint:paralleltest // the engines are parallel; more would only need more databases
 			t.Run(kc.name, func(t *testing.T) {
 				x := expect(t, kc.change)
+				//nolint:paralleltest // as above
 				t.Run("undisturbed", func(t *testing.T) { runKill(t, e, kc.change, x, undisturbed, 0) })
 				switch kc.name {
 				case "move offline range", "add shard", "split", "rename shard":
 					for n := int32(1); n <= x.commits; n++ {
+						//nolint:paralleltest // as above
 						t.Run(fmt.Sprint(n), func(t *testing.T) { runKill(t, e, kc.change, x, killAfter, n) })
 					}
 				}
@@ -176,6 +181,7 @@ func TestOneDatabase(t *testing.T) {
 // TestManyDeleteOneMap lets many clients delete one map at once: all succeed,
 // one of them has done it.
 func TestManyDeleteOneMap(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		results := make([]catalog.Result, 5)

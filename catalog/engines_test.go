@@ -65,8 +65,8 @@ var joint = []*fleet{
 	{engine: dbtest.EngineSQLServer, joint: true},
 }
 
-// engines returns all engines. A test calls it before t.Parallel: what the
-// engines set up is kept until the last test that has called it ends.
+// engines returns all engines. What they set up is kept until the last of the
+// running tests that have called it ends.
 func engines(t *testing.T) []engine { return append([]engine{memory}, sqlEngines(t, fleets)...) }
 
 // twoEngines returns the engines that cost little: memory and SQLite.
@@ -92,7 +92,6 @@ func sqlEngines(t *testing.T, fleets []*fleet) []engine {
 // each runs a test on several engines, side by side.
 func each(t *testing.T, engines []engine, test func(t *testing.T, e engine)) {
 	t.Helper()
-	t.Parallel()
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
@@ -317,7 +316,7 @@ func (l *lasting) Cleanup(fn func()) { l.cleanups = append(l.cleanups, fn) }
 
 // TempDir returns a folder that goes at the end.
 func (l *lasting) TempDir() string {
-	dir, err := os.MkdirTemp("", "shardway-catalog") //nolint:usetesting // outlives the test
+	dir, err := os.MkdirTemp("", "shardway-catalog")
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -215,7 +215,7 @@ func (c *Catalog) prepared(ctx context.Context, op *store.Operation, p *plan, ca
 	case err != nil:
 		return op, p, fmt.Errorf("writing operation %s (%s): %w", op.ID, op.Kind, cause)
 	case o == store.Unknown:
-		return nil, p, fmt.Errorf("writing operation %s (%s): not done: %w: %v", op.ID, op.Kind, shardway.ErrUnavailable, cause)
+		return nil, p, fmt.Errorf("writing operation %s (%s): not done: %w: %s", op.ID, op.Kind, shardway.ErrUnavailable, cause.Error())
 	}
 	c.hold(op, time.Now().Add(-c.cfg.Lease/2))
 	return op, p, nil

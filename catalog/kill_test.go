@@ -54,6 +54,7 @@ type faults struct {
 	recovered  []catalog.Recovered // by takeOver
 	recoverErr error
 	meanwhile  func() // called right before the commit at which something happens
+	twice      bool   // the transaction runs and fails in passing before that, and then runs again
 	afterwards func() // called right after it, when its acknowledgement is lost
 }
 
@@ -67,6 +68,11 @@ func (f *faults) commit(label string, run, dry func() error) error {
 		return run()
 	}
 	f.label = label
+	if f.twice {
+		if err := dry(); err != nil {
+			return err
+		}
+	}
 	if f.meanwhile != nil {
 		f.meanwhile()
 	}
@@ -88,6 +94,7 @@ func (f *faults) commit(label string, run, dry func() error) error {
 		return run()
 	case undisturbed:
 		return run()
+	default: // what happens after the commit
 	}
 	if err := run(); err != nil {
 		return err
@@ -240,6 +247,7 @@ var killCases = []struct {
 // passing or for good, and lets the client stall while another one takes over.
 // Then another client comes. See I1-I6, X1-X5, ADM-06 and ADM-07.
 func TestKillMatrix(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		var cases atomic.Int32
 		t.Cleanup(func() { t.Logf("kill matrix: %d cases on %s", cases.Load(), e.name) })
@@ -247,6 +255,7 @@ func TestKillMatrix(t *testing.T) {
 			t.Run(kc.name, func(t *testing.T) {
 				t.Parallel()
 				x := expect(t, kc.change)
+				//nolint:paralleltest // the kinds of change are parallel; more would only need more databases
 				t.Run("undisturbed", func(t *testing.T) { runKill(t, e, kc.change, x, undisturbed, 0) })
 				for kind := range numFaults {
 					for n := int32(1); n <= x.commits; n++ {
@@ -254,6 +263,7 @@ func TestKillMatrix(t *testing.T) {
 							continue
 						}
 						cases.Add(1)
+						//nolint:paralleltest // as above
 						t.Run(fmt.Sprintf("%s %d", kind, n), func(t *testing.T) { runKill(t, e, kc.change, x, kind, n) })
 					}
 				}

@@ -14,6 +14,7 @@ import (
 // TestLocks is ADM-05: what a lock keeps others from, and what its owner may do.
 // L1, L3, L4.
 func TestLocks(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		ann, bob := rg.client(catalog.Config{Who: "ann"}), rg.client(catalog.Config{Who: "bob"})
@@ -50,6 +51,7 @@ func TestLocks(t *testing.T) {
 // TestLocksSurvive changes a locked mapping with its token: the lock goes with
 // it into every part, and into what left becomes: L6.
 func TestLocksSurvive(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})
@@ -81,6 +83,7 @@ func TestLocksSurvive(t *testing.T) {
 // TestUnlockOwner frees exactly one owner's mappings in one map: L5, in list and
 // range maps. Tokens are compared by bytes.
 func TestUnlockOwner(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})

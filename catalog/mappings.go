@@ -132,8 +132,8 @@ func (s *state) between(ctx context.Context, m shardway.ShardMap, first, last sh
 				}
 			}
 		}
-		// The row that stands and the one that is to replace it.
-		for row, err := range s.tx.Mappings(ctx, store.MappingQuery{Map: m, Within: shardway.RangeFrom(last.Low), Limit: 2}) {
+		// One that is to replace the row that stands is held by the same operation.
+		for row, err := range s.tx.Mappings(ctx, store.MappingQuery{Map: m, Within: shardway.RangeFrom(last.Low), Limit: 1}) {
 			if !yield(row, err) {
 				return
 			}

@@ -15,6 +15,7 @@ import (
 // TestUpdateMatrix is P17, complete: every status before, every status and
 // shard given, in list and range maps. P15, P16: what is accepted is what stands.
 func TestUpdateMatrix(t *testing.T) {
+	t.Parallel()
 	statuses := []*shardway.MappingStatus{nil, ptr(shardway.Offline), ptr(shardway.Online)}
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
@@ -78,6 +79,7 @@ func checkUpdate(t *testing.T, c *catalog.Catalog, m shardway.ShardMap, from sha
 // TestStale makes each kind of change and then uses the mappings it has
 // replaced, in each kind of change: P14.
 func TestStale(t *testing.T) {
+	t.Parallel()
 	each(t, twoEngines(t), func(t *testing.T, e engine) {
 		for name, change := range map[string]func(c *catalog.Catalog, w world) (old []shardway.Mapping){
 			"update": func(c *catalog.Catalog, w world) []shardway.Mapping {
@@ -101,6 +103,7 @@ func TestStale(t *testing.T) {
 				return []shardway.Mapping{w.b}
 			},
 		} {
+			//nolint:paralleltest // the engines are parallel; more would only need more databases
 			t.Run(name, func(t *testing.T) {
 				rg, w := e.world(t)
 				c := rg.client(catalog.Config{})
@@ -115,6 +118,7 @@ func TestStale(t *testing.T) {
 						catalog.UnlockMapping{Mapping: old, Token: "t"},
 						catalog.UnlockMapping{Mapping: old, Force: true},
 					} {
+						//nolint:paralleltest // as above
 						t.Run(fmt.Sprintf("%T", ch), func(t *testing.T) { refused(t, c, ch, shardway.ErrStale, "ranges") })
 					}
 				}
@@ -125,6 +129,7 @@ func TestStale(t *testing.T) {
 
 // TestNotStale locks and unlocks: the id of a mapping stays, objects stay good.
 func TestNotStale(t *testing.T) {
+	t.Parallel()
 	each(t, twoEngines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})
@@ -137,6 +142,7 @@ func TestNotStale(t *testing.T) {
 // TestSplitAndMerge splits in the middle and merges again, online, offline and
 // open-ended: P23, P25. Adjacent keys go to the right side.
 func TestSplitAndMerge(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})
@@ -168,6 +174,7 @@ func TestSplitAndMerge(t *testing.T) {
 // TestMappings lists by range, shard, status, limit and all: P10; and by key,
 // mapped or not: P2, P3, P8, L3.
 func TestMappings(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})
@@ -237,6 +244,7 @@ func TestMappings(t *testing.T) {
 // TestManyMappings adds more mappings at once than one page, one statement or
 // one history entry holds: all of them, or, with one that is taken, none.
 func TestManyMappings(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})

@@ -74,7 +74,8 @@ func (ch DeleteShardMap) plan(ctx context.Context, s *state) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, row := range rows {
+	if len(rows) > 0 {
+		row := rows[0]
 		if row.Operation != 0 {
 			return nil, &PendingError{Operation: row.Operation, Object: fmt.Sprintf("shard %q", row.Name)}
 		}

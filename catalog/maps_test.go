@@ -15,6 +15,7 @@ import (
 
 // TestMaps creates, lists, gets and deletes maps: M1, M2, M4, M5.
 func TestMaps(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg := e.empty(t)
 		c := rg.client(catalog.Config{})
@@ -57,6 +58,7 @@ func TestMaps(t *testing.T) {
 
 // TestGoneMap uses a map that somebody else has deleted: M7.
 func TestGoneMap(t *testing.T) {
+	t.Parallel()
 	each(t, twoEngines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})
@@ -100,6 +102,7 @@ var odd = []string{
 // TestOddNames takes SEC-05's names for maps, shards, databases, servers, tags, owners,
 // tokens and reasons: all arrive as they are, and run no statement.
 func TestOddNames(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg := e.empty(t)
 		for _, name := range odd {
@@ -148,6 +151,7 @@ func TestOddNames(t *testing.T) {
 // TestKeysOfAllKinds uses keys of every kind, their ends among them, in list and
 // range maps: K2, K7, P6, P7, KEY-04, KEY-06, KEY-07.
 func TestKeysOfAllKinds(t *testing.T) {
+	t.Parallel()
 	texts := map[shardway.KeyKind][]string{ // in order, the smallest first
 		shardway.KindInt32:    {"-2147483648", "-1", "0", "1", "2147483647"},
 		shardway.KindInt64:    {"-9223372036854775808", "-1000", "-1", "0", "1", "9223372036854775807"},

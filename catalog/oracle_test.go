@@ -319,6 +319,7 @@ func number(key shardway.Key) int { return int(int64(key.Uint64() ^ 1<<63)) }
 // TestOracle makes random sequences of changes, possible and impossible ones:
 // after each, the store says what a slow, obvious map says, key by key.
 func TestOracle(t *testing.T) {
+	t.Parallel()
 	each(t, twoEngines(t), func(t *testing.T, e engine) {
 		rg := e.empty(t)
 		c := rg.client(catalog.Config{})

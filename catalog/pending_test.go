@@ -48,6 +48,7 @@ func (h *holder) finish() error {
 // TestPending meets a row in the hands of a client at work: the change waits no
 // longer than it may, names who holds the row, and changes nothing; others go on.
 func TestPending(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		h := rg.hold(catalog.Config{Who: "slow@desk", Lease: time.Hour}, 2, catalog.SplitMapping{Mapping: w.a, At: k(50)})
@@ -98,16 +99,33 @@ func TestPending(t *testing.T) {
 // TestWaits lets a change wait for the one that holds its rows: when that has
 // ended, it is made, or refused for what stands then.
 func TestWaits(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
+		x3 := do(t, rg.client(catalog.Config{}), catalog.AddShard{Map: w.ranges, Name: "x3", Location: at("db-x3")}).Shards[0]
 		for _, x := range []struct {
 			held, waits catalog.Change
 			want        error
 		}{
 			{catalog.AddShard{Map: w.points, Name: "p3", Location: at("db-s3")}, catalog.AddShard{Map: w.points, Name: "p3", Location: at("db-p4")}, shardway.ErrExists},
 			{catalog.SplitMapping{Mapping: w.a, At: k(50)}, catalog.SplitMapping{Mapping: w.a, At: k(60)}, shardway.ErrStale},
-			{catalog.UpdateShard{Shard: w.s3, Name: ptr("third")},
-				catalog.AddMappings{Map: w.ranges, New: []catalog.NewMapping{newRange(w.s3.ID, 700, 800)}}, nil},
+			{
+				catalog.DeleteMapping{Mapping: w.b},
+				catalog.AddMappings{Map: w.ranges, New: []catalog.NewMapping{newRange(w.s2.ID, 100, 200)}}, nil,
+			},
+			{
+				catalog.DeleteMapping{Mapping: w.two},
+				catalog.AddMappings{Map: w.points, New: []catalog.NewMapping{{Range: shardway.RangeFrom(k(2)), ShardID: w.p1.ID}}}, nil,
+			},
+			{
+				catalog.DeleteShard{Shard: x3},
+				catalog.AddMappings{Map: w.ranges, New: []catalog.NewMapping{newRange(x3.ID, 800, 900)}}, shardway.ErrShardNotFound,
+			},
+			{
+				catalog.UpdateShard{Shard: w.s3, Name: ptr("third")},
+				catalog.AddMappings{Map: w.ranges, New: []catalog.NewMapping{newRange(w.s3.ID, 700, 800)}},
+				nil,
+			},
 		} {
 			h := rg.hold(catalog.Config{Lease: time.Hour}, 2, x.held)
 			waits := &faults{rig: rg, at: 1, kind: undisturbed, meanwhile: func() { close(h.goOn) }}
@@ -156,6 +174,7 @@ func TestLeaseEnds(t *testing.T) {
 // TestDeadShard leaves an operation whose target cannot be reached: I4, it
 // blocks its own mapping and nothing else, and ends when the shard is back.
 func TestDeadShard(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		f := &faults{rig: rg, at: 3, kind: killBefore} // the source has given the mapping up
@@ -185,6 +204,7 @@ func TestDeadShard(t *testing.T) {
 // TestUnreachableTarget moves to a shard that goes down right before its step:
 // the change is taken back, and the error says why.
 func TestUnreachableTarget(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		before := rg.look(t).published
@@ -206,6 +226,7 @@ func TestUnreachableTarget(t *testing.T) {
 // TestCancelledInTheMiddle ends the caller's context at every commit: the change
 // is brought to an end all the same, in its own time (ADM-06).
 func TestCancelledInTheMiddle(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		for n, more := int32(1), true; more; n++ {
 			more = false
@@ -236,6 +257,7 @@ func cancelInTheMiddle(t *testing.T, e engine, n int32) (more bool) {
 // TestLateSuccess loses acknowledgements of changes that somebody else has made
 // superfluous meanwhile.
 func TestLateSuccess(t *testing.T) {
+	t.Parallel()
 	each(t, twoEngines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		other := rg.client(catalog.Config{Who: "other"})
@@ -243,7 +265,7 @@ func TestLateSuccess(t *testing.T) {
 			"unlock owner": catalog.UnlockOwner{Map: w.ranges, Token: token},
 			"delete map":   catalog.DeleteShardMap{Map: w.empty},
 		} {
-			f := &faults{rig: rg, at: 1, kind: lostAck, meanwhile: func() { do(t, other, ch) }}
+			f := &faults{rig: rg, at: 1, kind: lostAck, twice: true, meanwhile: func() { do(t, other, ch) }}
 			res, err := f.client(catalog.Config{}).Do(t.Context(), ch)
 			if err != nil || res.Operation != 0 {
 				t.Errorf("%s: Do = operation %s, %v", name, res.Operation, err)
@@ -256,6 +278,7 @@ func TestLateSuccess(t *testing.T) {
 // TestOutcomeUnknown loses the acknowledgement and then the store: the error
 // says so, and carries the id by which the outcome can be looked up.
 func TestOutcomeUnknown(t *testing.T) {
+	t.Parallel()
 	each(t, twoEngines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		f := &faults{rig: rg, at: 1, kind: lostAck}
@@ -282,8 +305,8 @@ func TestOutcomeUnknown(t *testing.T) {
 // restore of the database does: whoever meets them says so, without end of waiting.
 func TestOrphanedMark(t *testing.T) {
 	fleet := fleets[0]
-	fleet.enter(t)
 	t.Parallel()
+	fleet.enter(t)
 	s := fleet.take(t, true)
 	rg := s.rig(t)
 	f := &faults{rig: rg, at: 2, kind: killBefore}

@@ -15,6 +15,7 @@ import (
 // goes on. Whoever writes too late must be refused (I6), and what both report
 // must be what has come of the change (I5).
 func TestTakeOverRace(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		for _, kc := range killCases {
 			switch kc.name {
@@ -30,6 +31,7 @@ func TestTakeOverRace(t *testing.T) {
 					raced := true
 					for m := int32(1); raced; m++ {
 						more, raced = false, false
+						//nolint:paralleltest // one case says whether there is a next
 						t.Run(fmt.Sprintf("%d %d", n, m), func(t *testing.T) { more, raced = runRace(t, e, kc.change, n, m, x.before, x.after) })
 						if raced {
 							cases++
@@ -58,16 +60,25 @@ func runRace(t *testing.T, e engine, change func(world) catalog.Change, n, m int
 		ended <- err
 	}()
 	select {
-	case <-ended:
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("undisturbed change: %v", err)
+		}
 		return false, false
 	case <-stalled:
 	}
 	var err error
-	second := &faults{rig: r, at: m, kind: undisturbed, meanwhile: func() { close(goOn); err = <-ended }}
+	second := &faults{rig: r, at: m, kind: undisturbed, meanwhile: func() {
+		r.look(t).checkAlways(t) // in the middle of the recovery
+		close(goOn)
+		err = <-ended
+	}}
 	recovered, rerr := second.client(catalog.Config{Who: "second", Lease: time.Minute}).Recover(t.Context(), true)
 	if second.seen.Load() < m {
 		close(goOn)
-		<-ended
+		if err := <-ended; err == nil && len(recovered) > 0 && recovered[0].Outcome != store.Done {
+			t.Errorf("stalled at commit %d: the client reported success, recovered was %+v", n, recovered)
+		}
 		return true, false
 	}
 	name := fmt.Sprintf("stalled at commits %d (%s) and %d (%s)", n, first.label, m, second.label)

@@ -14,6 +14,7 @@ import (
 
 // TestShards adds, lists, gets, changes and deletes shards: S1, S4-S8, P22.
 func TestShards(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c, other := rg.client(catalog.Config{}), rg.client(catalog.Config{})
@@ -61,6 +62,7 @@ func TestShards(t *testing.T) {
 
 // TestLocations lists every database once, although two maps share some: U3.
 func TestLocations(t *testing.T) {
+	t.Parallel()
 	each(t, twoEngines(t), func(t *testing.T, e engine) {
 		rg, _ := e.world(t)
 		locations, err := rg.client(catalog.Config{}).Locations(t.Context())
@@ -72,6 +74,7 @@ func TestLocations(t *testing.T) {
 
 // TestForeignShard offers databases that belong to another global store.
 func TestForeignShard(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		other, _ := e.world(t)
@@ -92,6 +95,7 @@ func TestForeignShard(t *testing.T) {
 // TestMovedDatabase follows a database to another address in place: ids,
 // mappings and the contents of its local store stay.
 func TestMovedDatabase(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})
@@ -109,6 +113,7 @@ func TestMovedDatabase(t *testing.T) {
 // TestWrongNewLocation gives a shard the location of a database that has a
 // local store of ours, but not this shard.
 func TestWrongNewLocation(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})
@@ -126,6 +131,7 @@ func TestWrongNewLocation(t *testing.T) {
 // TestDeadOperationFollowsShard leaves an operation on a shard whose server is
 // then replaced: recovery must go to the new address, the old one is gone.
 func TestDeadOperationFollowsShard(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		for n := int32(2); n <= 4; n++ { // before the source step, the target step, the publication
 			t.Run(fmt.Sprint(n), func(t *testing.T) { followShard(t, e, n) })
@@ -155,6 +161,7 @@ func followShard(t *testing.T, e engine, n int32) {
 // TestDataSurvivesMaps uses one database for two maps: taking the shard out of
 // one leaves the other alone.
 func TestDataSurvivesMaps(t *testing.T) {
+	t.Parallel()
 	each(t, engines(t), func(t *testing.T, e engine) {
 		rg, w := e.world(t)
 		c := rg.client(catalog.Config{})

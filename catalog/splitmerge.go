@@ -32,8 +32,10 @@ func (ch SplitMapping) plan(ctx context.Context, s *state) (*plan, error) {
 		return nil, err
 	}
 	if ch.At == old.Range.Low || !old.Range.Contains(ch.At) {
-		return nil, &shardway.ArgumentError{Argument: "split point", Value: ch.At.String(),
-			Reason: fmt.Sprintf("is not inside %s of shard map %q", old.Range, m.Name)}
+		return nil, &shardway.ArgumentError{
+			Argument: "split point", Value: ch.At.String(),
+			Reason: fmt.Sprintf("is not inside %s of shard map %q", old.Range, m.Name),
+		}
 	}
 	lower, upper := old, old
 	lower.ID, upper.ID = newMappingID(), newMappingID()
