@@ -124,6 +124,38 @@ func (r *PostgresSet) Delay(t testing.TB, i int, d time.Duration) {
 	t.Helper()
 	setting := fmt.Sprintf("ALTER SYSTEM SET recovery_min_apply_delay = '%dms'", d.Milliseconds())
 	r.servers[i].mustDo(t, setting, "SELECT pg_reload_conf()")
+	if d > 0 {
+		r.awaitDelay(t, i)
+	}
+}
+
+// awaitDelay writes until a commit has reached the standby and is not replayed: only then has the process that
+// replays taken the setting in.
+func (r *PostgresSet) awaitDelay(t testing.TB, i int) {
+	t.Helper()
+	for range 100 {
+		var written string
+		err := r.servers[r.primary].adminPool().QueryRow("SELECT pg_current_wal_insert_lsn()::text FROM txid_current()").Scan(&written)
+		if err == nil { // the transaction's commit lies behind written
+			err = r.servers[i].await("SELECT pg_last_wal_receive_lsn() > $1::pg_lsn", written)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := true
+		for range 20 {
+			if err := r.servers[i].adminPool().QueryRow("SELECT pg_last_wal_replay_lsn() <= $1::pg_lsn FROM pg_sleep(0.01)", written).Scan(&held); err != nil {
+				t.Fatal(err)
+			}
+			if !held {
+				break
+			}
+		}
+		if held {
+			return
+		}
+	}
+	t.Fatal("the standby does not delay its replay")
 }
 
 // AwaitReplay waits until a standby shows everything that the primary has written by now.
