@@ -32,10 +32,18 @@ func ParseKey(kind KeyKind, text string) (Key, error) {
 	if err != nil {
 		return Key{}, &ArgumentError{
 			Argument: "key", Value: text,
-			Reason: fmt.Sprintf("is not a %s key: expected %s", kind, keyForms[kind]),
+			Reason: fmt.Sprintf("is not %s %s key: expected %s", article(kind), kind, keyForms[kind]),
 		}
 	}
 	return k, nil
+}
+
+// article is the indefinite article of a key kind's name.
+func article(kind KeyKind) string {
+	if kind == KindInt32 || kind == KindInt64 {
+		return "an"
+	}
+	return "a"
 }
 
 func parseKey(kind KeyKind, text string) (Key, error) {

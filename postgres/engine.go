@@ -26,15 +26,21 @@ import (
 	"github.com/shardway/shardway/internal/dsn"
 	"github.com/shardway/shardway/store/sqlstore"
 	"github.com/shardway/shardway/topology"
+	"github.com/shardway/shardway/topology/pgprobe"
 )
 
 // Engine opens PostgreSQL databases. It is a value, safe for concurrent use.
 type Engine struct {
 	// Options are parameters of pgx as URL query text, such as
 	// "sslmode=verify-full&connect_timeout=5"; empty is none. One that names a
-	// server, port, database, user or password is refused when it is used. The
-	// default connect_timeout is 10 s.
+	// server, port, database, user or password is refused when it is used, and
+	// so is one that is nearly a name the driver knows, such as ssl_mode. Other
+	// names are parameters that the server sets for the session, such as
+	// search_path. The default connect_timeout is 10 s.
 	Options string
+	// Probe shapes the prober of shards with several servers; the zero value
+	// demands the rights that package pgprobe names.
+	Probe pgprobe.Options
 }
 
 var _ shardway.Engine = Engine{}
@@ -55,7 +61,7 @@ func (e Engine) Connector(address, database string, c shardway.Credentials) (dri
 	if err != nil {
 		return nil, err
 	}
-	options, err := dsn.Options(e.Options)
+	options, err := readOptions(e.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +72,7 @@ func (e Engine) Connector(address, database string, c shardway.Credentials) (dri
 	if c.User != "" {
 		config.User = c.User
 	}
-	return &connector{config: config, credentials: c}, nil
+	return &connector{at: at, config: config, credentials: c}, nil
 }
 
 // configure builds the driver's configuration. No secret passes through text.
@@ -94,6 +100,7 @@ func configure(at topology.Address, database string, options url.Values) (*pgx.C
 
 // connector opens one database on one server.
 type connector struct {
+	at          topology.Address
 	config      *pgx.ConnConfig
 	credentials shardway.Credentials
 }
@@ -108,7 +115,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	config.Password = secret
 	conn, err := stdlib.GetConnector(*config).Connect(ctx)
 	if err != nil {
-		return nil, dsn.Redact(err, secret)
+		return nil, dsn.Redact(&connectError{at: c.at, database: config.Database, user: config.User, err: err}, secret)
 	}
 	return conn, nil
 }
@@ -135,7 +142,7 @@ func Parse(text string) (Engine, shardway.Location, shardway.Credentials, error)
 		}
 	}
 	e := Engine{Options: u.Options.Encode()}
-	if _, err := dsn.Options(e.Options); err != nil {
+	if _, err := readOptions(e.Options); err != nil {
 		return fail(err)
 	}
 	l, err := e.Normalize(u.Location(e.Name()))
