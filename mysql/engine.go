@@ -20,6 +20,7 @@ import (
 	"github.com/shardway/shardway/internal/dsn"
 	"github.com/shardway/shardway/store/sqlstore"
 	"github.com/shardway/shardway/topology"
+	"github.com/shardway/shardway/topology/mysqlprobe"
 )
 
 // Engine opens MySQL and MariaDB databases. It is a value, safe for concurrent use.
@@ -28,9 +29,13 @@ type Engine struct {
 	// "tls=true&timeout=5s"; empty is none. One that names a server, port,
 	// database, user or password is refused when it is used. The defaults here
 	// are interpolateParams=true (a query is one round trip),
-	// rejectReadOnly=true (a demoted primary's connections are dropped) and
+	// rejectReadOnly=true (a demoted primary's connections are dropped; package
+	// sqlshard does that by itself, so that errors say why) and
 	// timeout=10s. The driver takes names it does not know as variables to set.
 	Options string
+	// Probe shapes the prober of shards with several servers; the zero value
+	// demands the rights that package mysqlprobe names.
+	Probe mysqlprobe.Options
 }
 
 var _ shardway.Engine = Engine{}

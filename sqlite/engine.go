@@ -24,6 +24,7 @@ import (
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dsn"
 	"github.com/shardway/shardway/store/sqlstore"
+	"github.com/shardway/shardway/topology/sqliteprobe"
 )
 
 // Engine opens SQLite databases. It is a value, safe for concurrent use.
@@ -33,6 +34,8 @@ type Engine struct {
 	// given here takes the place of ours: busy_timeout 5 s, journal_mode WAL,
 	// synchronous FULL, cache_size 16 MB. mode=ro opens files for reading only.
 	Options string
+	// Probe shapes the prober of files.
+	Probe sqliteprobe.Options
 }
 
 var _ shardway.Engine = Engine{}

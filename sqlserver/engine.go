@@ -23,6 +23,7 @@ import (
 	"github.com/shardway/shardway/internal/dsn"
 	"github.com/shardway/shardway/store/sqlstore"
 	"github.com/shardway/shardway/topology"
+	"github.com/shardway/shardway/topology/sqlserverprobe"
 )
 
 // Engine opens SQL Server databases. It is a value, safe for concurrent use.
@@ -32,6 +33,9 @@ type Engine struct {
 	// names a server, port, database, user or password is refused when it is
 	// used.
 	Options string
+	// Probe shapes the prober of shards with several servers; the zero value
+	// demands the rights that package sqlserverprobe names.
+	Probe sqlserverprobe.Options
 }
 
 var _ shardway.Engine = Engine{}
