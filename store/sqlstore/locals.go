@@ -23,10 +23,13 @@ type Locals struct {
 }
 
 // NewLocals returns the local stores of shards on the given engines, reached
-// with one set of credentials. Two engines of one name are an error.
+// with one set of credentials. A nil engine, and two of one name, are an error.
 func NewLocals(engines []shardway.Engine, c shardway.Credentials) (*Locals, error) {
 	l := &Locals{engines: map[string]shardway.Engine{}, credentials: c, opened: map[string]*Local{}}
 	for _, e := range engines {
+		if e == nil {
+			return nil, &shardway.ArgumentError{Argument: "engine", Reason: "is missing"}
+		}
 		if l.engines[e.Name()] != nil {
 			return nil, &shardway.ArgumentError{Argument: "engine", Value: e.Name(), Reason: "is given twice"}
 		}
