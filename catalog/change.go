@@ -28,7 +28,6 @@ type plan struct {
 	reason  string // given by the caller
 	m       shardway.ShardMap
 	steps   []store.Step
-	ranges  []shardway.Range // whose mappings change
 
 	addMap  *shardway.ShardMap
 	dropMap shardway.MapID

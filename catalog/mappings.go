@@ -67,7 +67,6 @@ func (ch AddMappings) plan(ctx context.Context, s *state) (*plan, error) {
 		}
 		p.steps[i].Add = append(p.steps[i].Add, add)
 		p.result.Mappings = append(p.result.Mappings, add)
-		p.ranges = append(p.ranges, n.Range)
 	}
 	p.summary = summarize(m, p.result.Mappings)
 	return p, s.checkFree(ctx, m, shards, p.result.Mappings)
@@ -212,7 +211,7 @@ func (ch UpdateMapping) plan(ctx context.Context, s *state) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.result.Mappings, p.ranges = []shardway.Mapping{next}, []shardway.Range{next.Range}
+	p.result.Mappings = []shardway.Mapping{next}
 	p.summary = fmt.Sprintf("%s, %s → %s", next.Format(m.Kind), old.Status, next.Status)
 	if next.ShardID == old.ShardID {
 		p.steps = []store.Step{{Shard: source.Shard, Remove: []shardway.Mapping{old}, Add: []shardway.Mapping{next}}}
@@ -265,7 +264,6 @@ func (ch DeleteMapping) plan(ctx context.Context, s *state) (*plan, error) {
 	return &plan{
 		kind: "delete mapping", reason: ch.Reason, summary: fmt.Sprintf("%s on shard %q", old.Format(m.Kind), row.Name), m: m,
 		steps:  []store.Step{{Shard: row.Shard, Remove: []shardway.Mapping{old}}},
-		ranges: []shardway.Range{old.Range},
 		result: Result{Map: m},
 	}, nil
 }

@@ -43,7 +43,6 @@ func (ch SplitMapping) plan(ctx context.Context, s *state) (*plan, error) {
 	return s.replace(ctx, m, &plan{
 		kind: "split mapping", reason: ch.Reason,
 		summary: fmt.Sprintf("%s at %s", old.Range, ch.At),
-		ranges:  []shardway.Range{old.Range},
 		result:  Result{Map: m, Mappings: []shardway.Mapping{lower, upper}},
 	}, []shardway.Mapping{old})
 }
@@ -87,7 +86,6 @@ func (ch MergeMappings) plan(ctx context.Context, s *state) (*plan, error) {
 	return s.replace(ctx, m, &plan{
 		kind: "merge mappings", reason: ch.Reason,
 		summary: fmt.Sprintf("%s and %s", left.Range, right.Range),
-		ranges:  []shardway.Range{merged.Range},
 		result:  Result{Map: m, Mappings: []shardway.Mapping{merged}},
 	}, []shardway.Mapping{left, right})
 }
