@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/catalog"
 	"github.com/shardway/shardway/store/sqlstore"
 )
@@ -20,6 +21,7 @@ type app struct {
 	out, errs io.Writer
 	set       settings
 	began     bool // the command line was fine: errors are of the work itself
+	emitted   bool // the result was printed
 }
 
 // work is what a command does once its settings are read.
@@ -56,6 +58,7 @@ type session struct {
 	address address // of the global store
 	global  *sqlstore.Global
 	locals  *sqlstore.Locals
+	login   shardway.Credentials // on the shards
 }
 
 // open does no I/O: the first use of the store connects.
@@ -75,7 +78,7 @@ func (a *app) open() (*session, error) {
 	if cfg.Wait, err = a.set.duration("wait"); err != nil {
 		return nil, err
 	}
-	s := &session{app: a, address: address}
+	s := &session{app: a, address: address, login: login}
 	if s.locals, err = sqlstore.NewLocals(speak, login); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 
@@ -15,7 +16,6 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/catalog"
-	"github.com/shardway/shardway/store"
 )
 
 const bulkHelp = `The first line of the file names the columns, in any order:
@@ -24,7 +24,8 @@ const bulkHelp = `The first line of the file names the columns, in any order:
   range map   low, high, shard, status
 
 status may be left out: online. An empty low is the smallest key, an empty high is open.
-Either all mappings are added, or none: every bad line is named.`
+Either all mappings are added, or none. Every bad line is named in one go (the first hundred of
+them), overlaps with mappings that are there included.`
 
 func mappingAddBulk(a *app) *cobra.Command {
 	var f changeFlags
@@ -49,18 +50,20 @@ func mappingAddBulk(a *app) *cobra.Command {
 		if args[0] != "-" {
 			file, err := os.Open(args[0])
 			if err != nil {
-				return fmt.Errorf("reading mappings: %w", err)
+				return usagef("reading mappings: %w", err)
 			}
 			defer file.Close()
 			name, in = args[0], file
 		}
 		b := &bulk{m: m, shards: shards, name: name}
-		if err := b.read(in); err != nil {
-			return err
+		if bad := b.read(in); len(bad) > 0 {
+			return judgeLines(append(bad, s.taken(ctx, b)...))
 		}
 		err = s.change(ctx, f, catalog.AddMappings{Map: m, New: b.mappings(), Reason: f.reason})
 		if errors.Is(err, shardway.ErrExists) {
-			err = s.whichLine(ctx, b, err)
+			if bad := s.taken(ctx, b); len(bad) > 0 {
+				err = judgeLines(bad)
+			}
 		}
 		return err
 	})
@@ -87,13 +90,14 @@ func (b *bulk) mappings() []catalog.NewMapping {
 	return all
 }
 
-// read reads all lines and reports the bad ones, the first ten of them.
-func (b *bulk) read(in io.Reader) error {
+// read reads all lines and returns what is wrong with the bad ones.
+func (b *bulk) read(in io.Reader) []badLine {
 	buffered := bufio.NewReader(in)
 	if mark, _ := buffered.Peek(3); string(mark) == "\ufeff" {
 		_, _ = buffered.Discard(3)
 	}
 	r := csv.NewReader(buffered)
+	r.FieldsPerRecord = -1 // counted here
 	header, err := r.Read()
 	if errors.Is(err, io.EOF) {
 		return b.bad(1, errors.New("the file is empty: the first line names the columns"))
@@ -105,47 +109,57 @@ func (b *bulk) read(in io.Reader) error {
 	if err != nil {
 		return b.bad(1, err)
 	}
-	const most = 10
-	var errs []error
-	for len(errs) < most {
+	var bad []badLine
+	for {
 		record, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			errs = append(errs, b.unreadable(err))
-			break
+		var syntax *csv.ParseError
+		switch {
+		case errors.Is(err, io.EOF):
+			if len(bad) == 0 && len(b.lines) == 0 {
+				return b.bad(1, errors.New("no line follows the names of the columns"))
+			}
+			return append(bad, b.overlaps()...)
+		case errors.As(err, &syntax):
+			bad = append(bad, b.unreadable(err)...)
+			continue
+		case err != nil:
+			return append(bad, b.unreadable(err)...)
 		}
 		number, _ := r.FieldPos(0)
-		n, err := b.mapping(columns, record)
-		if err != nil {
-			errs = append(errs, b.bad(number, err))
+		if len(record) != len(header) {
+			bad = append(bad, b.bad(number, fmt.Errorf("has %s, the first line names %s", count(len(record), "field"), count(len(header), "column")))...)
 			continue
 		}
-		b.lines = append(b.lines, bulkLine{number, n})
-	}
-	if len(errs) == 0 && len(b.lines) == 0 {
-		return b.bad(1, errors.New("no line follows the names of the columns"))
-	}
-	return errors.Join(append(errs, b.overlaps()...)...)
-}
-
-// bad is the error for one line. It is bad input, unless the cause says otherwise.
-func (b *bulk) bad(number int, err error) error {
-	for _, v := range verdicts {
-		if errors.Is(err, v.err) {
-			return fmt.Errorf("%s, line %d: %w", b.name, number, err)
+		n, err := b.mapping(columns, record)
+		if !n.Range.Low.IsZero() { // good enough to look for overlaps
+			b.lines = append(b.lines, bulkLine{number, n})
+		}
+		if err != nil {
+			bad = append(bad, b.bad(number, err)...)
 		}
 	}
-	return &usageError{fmt.Errorf("%s, line %d: %w", b.name, number, err)}
 }
 
-func (b *bulk) unreadable(err error) error {
-	var p *csv.ParseError
-	if errors.As(err, &p) {
-		return b.bad(p.Line, p.Err)
+// bad is what is wrong with one line: bad input, unless the cause says otherwise.
+func (b *bulk) bad(number int, err error) []badLine {
+	known := slices.ContainsFunc(verdicts, func(v verdict) bool { return errors.Is(err, v.err) })
+	err = fmt.Errorf("%s, line %d: %w", b.name, number, err)
+	if !known {
+		err = &usageError{err}
 	}
-	return fmt.Errorf("reading %s: %w", b.name, err)
+	return []badLine{{number, err}}
+}
+
+// unreadable is what is wrong with lines that are not CSV.
+func (b *bulk) unreadable(err error) []badLine {
+	var p *csv.ParseError
+	switch {
+	case !errors.As(err, &p):
+		return []badLine{{math.MaxInt, fmt.Errorf("reading %s: %w", b.name, err)}}
+	case p.Line > p.StartLine:
+		return b.bad(p.StartLine, fmt.Errorf("a quote is not closed, so that lines up to %d were not read: %w", p.Line, p.Err))
+	}
+	return b.bad(p.Line, p.Err)
 }
 
 // columns returns the index of each column by name.
@@ -179,9 +193,11 @@ func (b *bulk) mapping(columns map[string]int, record []string) (n catalog.NewMa
 		}
 		return ""
 	}
-	if n.Range, err = b.covers(field); err != nil {
+	r, err := b.covers(field)
+	if err != nil {
 		return n, err
 	}
+	n.Range = r
 	i := slices.IndexFunc(b.shards, func(s shardway.Shard) bool { return s.Name == field("shard") })
 	if i < 0 {
 		return n, &shardway.LookupError{Map: b.m.Name, Shard: field("shard"), Err: shardway.ErrShardNotFound}
@@ -214,20 +230,6 @@ func (b *bulk) covers(field func(string) string) (r shardway.Range, err error) {
 	return r, r.Validate()
 }
 
-// overlaps reports the lines that overlap an earlier key's line, the first of them.
-func (b *bulk) overlaps() []error {
-	sorted := slices.Clone(b.lines)
-	slices.SortStableFunc(sorted, func(x, y bulkLine) int { return x.mapping.Range.Low.Compare(y.mapping.Range.Low) })
-	for i := 1; i < len(sorted); i++ {
-		x, y := sorted[i-1], sorted[i]
-		if b.clash(x.mapping.Range, y.mapping.Range) {
-			return []error{fmt.Errorf("%s, line %d: %s overlaps %s of line %d: %w", b.name, max(x.number, y.number),
-				b.format(y.mapping.Range), b.format(x.mapping.Range), min(x.number, y.number), shardway.ErrExists)}
-		}
-	}
-	return nil
-}
-
 func (b *bulk) format(r shardway.Range) string { return shardway.Mapping{Range: r}.Format(b.m.Kind) }
 
 func (b *bulk) clash(x, y shardway.Range) bool {
@@ -235,24 +237,4 @@ func (b *bulk) clash(x, y shardway.Range) bool {
 		return x.Low == y.Low
 	}
 	return x.Intersects(y)
-}
-
-// whichLine adds to the error that a mapping is taken already the line that
-// wants it. It returns the error as it is when it cannot tell any more.
-func (s *session) whichLine(ctx context.Context, b *bulk, cause error) error {
-	sorted := slices.Clone(b.lines)
-	slices.SortFunc(sorted, func(x, y bulkLine) int { return x.mapping.Range.Low.Compare(y.mapping.Range.Low) })
-	for mp, err := range s.Mappings(ctx, store.MappingQuery{Map: b.m, Within: shardway.RangeFrom(sorted[0].mapping.Range.Low)}) {
-		if err != nil {
-			break
-		}
-		// The last line that begins at or before the mapping, and the next one.
-		at, _ := slices.BinarySearchFunc(sorted, mp.Range.Low, func(l bulkLine, low shardway.Key) int { return l.mapping.Range.Low.Compare(low) })
-		for _, l := range sorted[max(at-1, 0):min(at+1, len(sorted))] {
-			if b.clash(l.mapping.Range, mp.Range) {
-				return fmt.Errorf("%s, line %d: %w", b.name, l.number, cause)
-			}
-		}
-	}
-	return cause
 }

@@ -2,18 +2,35 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/shardway/shardway/store"
 )
 
-// completeNames gives the shell the names of maps and shards for the flags of
-// a command that have them, and no files where none are wanted. When the store
-// does not answer there is nothing to offer, and no message.
+// lookup finds what the shell offers.
+type lookup func(context.Context, *session) []string
+
+// flagNames are the flags whose values stand in the store.
+var flagNames = map[string]lookup{
+	"map": mapNames, "shard": shardNames, "to": shardNames,
+	"id": mappingIDs, "left-id": mappingIDs, "right-id": mappingIDs,
+}
+
+// argumentNames are the commands whose argument is the name of something that
+// is there, by what they belong to.
+var argumentNames = map[string]lookup{
+	"map show": mapNames, "map delete": mapNames,
+	"shard show": shardNames, "shard update": shardNames, "shard delete": shardNames,
+	"operations": operationIDs,
+}
+
+// completeNames gives the shell the names of maps and shards for the arguments
+// and flags of a command that have them, and no files where none are wanted.
+// When the store does not answer there is nothing to offer, and no message.
 func (a *app) completeNames(c *cobra.Command) {
-	if c.ValidArgsFunction == nil && c.ValidArgs == nil {
-		c.ValidArgsFunction = cobra.NoFileCompletions
-	}
-	for flag, names := range map[string]func(context.Context, *session) []string{"map": mapNames, "shard": shardNames, "to": shardNames} {
+	for flag, names := range flagNames {
 		if c.Flags().Lookup(flag) == nil {
 			continue
 		}
@@ -24,9 +41,20 @@ func (a *app) completeNames(c *cobra.Command) {
 			panic(err) // completed twice: a mistake in the program
 		}
 	}
+	if c.ValidArgsFunction != nil || c.ValidArgs != nil {
+		return
+	}
+	c.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+		names := argumentNames[path]
+		if names == nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return a.names(cmd, names), cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
-func (a *app) names(cmd *cobra.Command, names func(context.Context, *session) []string) []string {
+func (a *app) names(cmd *cobra.Command, names lookup) []string {
 	if err := a.set.load(cmd.Flags()); err != nil {
 		return nil
 	}
@@ -56,4 +84,28 @@ func shardNames(ctx context.Context, s *session) (names []string) {
 		names = append(names, sh.Name)
 	}
 	return names
+}
+
+// mappingIDs are those of the first mappings, with what they cover.
+func mappingIDs(ctx context.Context, s *session) (ids []string) {
+	m, err := s.shardMap(ctx)
+	if err != nil {
+		return nil
+	}
+	const most = 200
+	for mp, err := range s.Mappings(ctx, store.MappingQuery{Map: m, Limit: most}) {
+		if err != nil {
+			return nil
+		}
+		ids = append(ids, cobra.CompletionWithDesc(mp.ID.String(), printable(mp.Format(m.Kind))))
+	}
+	return ids
+}
+
+func operationIDs(ctx context.Context, s *session) (ids []string) {
+	pending, _ := s.Operations(ctx)
+	for _, op := range pending {
+		ids = append(ids, cobra.CompletionWithDesc(op.ID.String(), printable(op.Summary)))
+	}
+	return ids
 }

@@ -109,6 +109,7 @@ func TestDocumentation(t *testing.T) {
 		storedView{},
 		versionView{},
 		grantSection{},
+		errorView{},
 		configView{},
 		settingView{},
 	} {

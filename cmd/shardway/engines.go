@@ -63,6 +63,15 @@ func parser[E shardway.Engine](parse func(string) (E, shardway.Location, shardwa
 	}
 }
 
+// dsnExamples shows a DSN of every engine.
+func dsnExamples() string {
+	examples := make([]string, len(engines))
+	for i, e := range engines {
+		examples[i] = e.example
+	}
+	return list(examples, "or")
+}
+
 func engineNames() string {
 	names := make([]string, len(engines))
 	for i, e := range engines {

@@ -17,7 +17,10 @@ func TestEngines(t *testing.T) {
 		p := scripts("testdata/engines", func(env *testscript.Env) error {
 			global := e.NewDatabase(t)
 			env.Setenv("SHARDWAY_STORE", global.DSN())
-			env.Setenv("S1", location(e.NewDatabase(t)))
+			s1 := e.NewDatabase(t)
+			env.Setenv("S1", location(s1))
+			s1.Host = "localhost"
+			env.Setenv("S1ALIAS", location(s1))
 			env.Setenv("S2", location(e.NewDatabase(t)))
 			if e != dbtest.EngineSQLite {
 				setServer(t, env, e, global)
@@ -40,6 +43,8 @@ func setServer(t *testing.T, env *testscript.Env, e dbtest.Engine, global dbtest
 	other := global
 	other.Name = "nosuchdatabase"
 	env.Setenv("NODATABASE", other.DSN())
+	env.Setenv("NODATABASELOCATION", location(other))
+	env.Setenv("NOPASSWORD", global.As(global.User, "").DSN())
 	other.Host, other.Port = "127.0.0.1", 1
 	env.Setenv("NOBODY", other.DSN())
 }

@@ -31,7 +31,7 @@ var exitCodes = []struct {
 }{
 	{exitOK, "all is well, or a dry run found nothing against the change"},
 	{exitOther, "any other error"},
-	{exitUsage, "bad input: unknown command or flag, malformed key, empty range, wrong key type"},
+	{exitUsage, "bad input: unknown command or flag, malformed key, empty range, wrong key type, no such file"},
 	{exitNotFound, "no such shard map, shard, mapping or operation"},
 	{exitConflict, "refused as things stand: exists already, in use, online, offline, locked, stale"},
 	{exitUnavailable, "a store or shard cannot be reached or does not let us in, or has no store"},
@@ -47,13 +47,16 @@ var errUpgradeDue = errors.New("upgrade due")
 // errOperationUnknown is an operation id that a store has never seen.
 var errOperationUnknown = errors.New("operation not found")
 
-// verdicts says what to make of an error. The first entry that matches counts:
-// what is pending comes before the reason why it is.
-var verdicts = []struct {
+// verdict says what to make of an error.
+type verdict struct {
 	err  error
 	code int
 	hint string
-}{
+}
+
+// verdicts are looked through in order and the first that matches counts: what
+// is pending comes before the reason why it is.
+var verdicts = []verdict{
 	{shardway.ErrPending, exitPending, "shardway operations shows it, shardway recover ends it"},
 	{store.ErrUnknownOutcome, exitPending, "shardway operations ID tells how it ended"},
 	{store.ErrMapsDiffer, exitDiffer, ""},
@@ -125,32 +128,6 @@ func exitCodesText() string {
 	b.WriteString("Exit codes:\n")
 	for _, c := range exitCodes {
 		fmt.Fprintf(&b, "  %3d  %s\n", c.code, c.meaning)
-	}
-	return b.String()
-}
-
-// usageHint says what to do about a mistake in the command line.
-func usageHint(command string, args []string) string {
-	for _, arg := range args {
-		if len(arg) > 1 && arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9' {
-			return fmt.Sprintf("a key that begins with - comes after --: %s --map MAP -- %s", command, arg)
-		}
-	}
-	return "see " + command + " --help"
-}
-
-// message is the text of an error without lines that stand in it already:
-// joined errors often have one cause.
-func message(err error) string {
-	var b strings.Builder
-	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); line == "" || strings.Contains(b.String(), line) {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(line)
 	}
 	return b.String()
 }

@@ -46,20 +46,25 @@ var applicationRights = []right{{"local_mappings", "SELECT"}, {"local_shards", "
 // granter knows how one engine writes grants.
 type granter struct {
 	prefix string // before table names
+	schema string // what makes the place for the tables, if it takes one
 	user   func(name string) string
 	reach  func(user string) []string            // what lets a user see the tables at all
 	deploy func(user string, r []right) []string // what lets the catalog create the local tables, and use them
+	owners bool                                  // deploy lets the catalog use only those tables that it has created
 	note   string                                // what is up to the reader
 }
 
 var granters = map[string]granter{
 	"postgres": {
 		prefix: "shardway.",
+		schema: "CREATE SCHEMA IF NOT EXISTS shardway",
 		user:   func(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` },
 		reach:  func(user string) []string { return []string{"GRANT USAGE ON SCHEMA shardway TO " + user} },
-		// Who creates the tables owns them and needs no more rights.
+		// Who creates the tables owns them and needs no more rights; who does not
+		// create them has none.
+		owners: true,
 		deploy: func(user string, _ []right) []string {
-			return []string{"CREATE SCHEMA IF NOT EXISTS shardway", "GRANT USAGE, CREATE ON SCHEMA shardway TO " + user}
+			return []string{"GRANT USAGE, CREATE ON SCHEMA shardway TO " + user}
 		},
 		note: "Where CONNECT is revoked from PUBLIC, grant it on the database too.",
 	},
@@ -78,11 +83,11 @@ var granters = map[string]granter{
 	},
 	"sqlserver": {
 		prefix: "shardway.",
+		schema: "IF SCHEMA_ID('shardway') IS NULL EXEC('CREATE SCHEMA shardway')",
 		user:   func(name string) string { return "[" + strings.ReplaceAll(name, "]", "]]") + "]" },
 		reach:  func(string) []string { return nil },
 		deploy: func(user string, _ []right) []string {
 			return []string{
-				"IF SCHEMA_ID('shardway') IS NULL EXEC('CREATE SCHEMA shardway')",
 				"GRANT CREATE TABLE TO " + user,
 				"GRANT ALTER, SELECT, INSERT, UPDATE, DELETE ON SCHEMA::shardway TO " + user,
 			}
@@ -107,6 +112,7 @@ func mysqlUser(text string) string {
 type grantSection struct {
 	Where      string   `json:"where"`
 	When       string   `json:"when"`
+	By         string   `json:"by"` // who may run them
 	Statements []string `json:"statements"`
 }
 
@@ -124,25 +130,42 @@ func grantSections(engineName string, u grantees) ([]grantSection, error) {
 			return nil, err
 		}
 	}
-	global := grantSection{Where: "global store's database", When: "after shardway init"}
-	g.grant(&global, u.router, routerRights)
-	g.grant(&global, u.catalog, catalogRights)
-	before := grantSection{Where: "every shard's database", When: "before shardway shard add"}
-	if u.catalog != "" {
-		before.Statements = g.deploy(g.user(u.catalog), catalogLocalRights)
-	}
-	after := grantSection{Where: "every shard's database", When: "after shardway shard add"}
-	g.grant(&after, u.application, applicationRights)
-	return slices.DeleteFunc([]grantSection{global, before, after}, func(s grantSection) bool { return len(s.Statements) == 0 }), nil
+	return slices.DeleteFunc(g.sections(u), func(s grantSection) bool { return len(s.Statements) == 0 }), nil
 }
 
-func (g granter) grant(s *grantSection, user string, rights []right) {
-	if user == "" {
-		return
+// sections are in the order in which they are run. The schema on a shard may
+// belong to another user than its tables: each section is for one of them.
+func (g granter) sections(u grantees) []grantSection {
+	const everywhere, added, owner = "every shard's database", "after shardway shard add", "the user that ran shardway shard add, or an administrator"
+	global := grantSection{Where: "global store's database", When: "after shardway init", By: "the user that ran shardway init, or an administrator"}
+	before := grantSection{Where: everywhere, When: "before shardway shard add", By: "the owner of the database, or an administrator"}
+	others := grantSection{Where: "shards that another user than the catalog added", When: added, By: owner}
+	after := grantSection{Where: everywhere, When: added, By: owner}
+	if u.router != "" {
+		global.Statements = append(g.reach(g.user(u.router)), g.grants(u.router, routerRights)...)
 	}
-	user = g.user(user)
-	s.Statements = append(s.Statements, g.reach(user)...)
-	for _, r := range rights {
-		s.Statements = append(s.Statements, fmt.Sprintf("GRANT %s ON %s%s TO %s", r.privileges, g.prefix, r.table, user))
+	if u.catalog != "" {
+		user := g.user(u.catalog)
+		global.Statements = append(append(global.Statements, g.reach(user)...), g.grants(u.catalog, catalogRights)...)
+		before.Statements = g.deploy(user, catalogLocalRights)
+		if g.owners {
+			others.Statements = g.grants(u.catalog, catalogLocalRights)
+		}
 	}
+	if u.application != "" {
+		before.Statements = append(before.Statements, g.reach(g.user(u.application))...)
+		after.Statements = g.grants(u.application, applicationRights)
+	}
+	if g.schema != "" && len(before.Statements) > 0 {
+		before.Statements = append([]string{g.schema}, before.Statements...)
+	}
+	return []grantSection{global, before, others, after}
+}
+
+func (g granter) grants(user string, rights []right) []string {
+	all := make([]string, len(rights))
+	for i, r := range rights {
+		all[i] = fmt.Sprintf("GRANT %s ON %s%s TO %s", r.privileges, g.prefix, r.table, g.user(user))
+	}
+	return all
 }

@@ -93,6 +93,25 @@ func (w *world) as(t *testing.T, c shardway.Credentials) program {
 // grant runs the statements of one moment, as administrator.
 func (w *world) grant(t *testing.T, where, when string) {
 	t.Helper()
+	databases, statements := w.section(t, where, when)
+	for _, d := range databases {
+		w.engine.Server(t).Exec(t, d.Name, strings.Join(statements, ";\n"))
+	}
+}
+
+// grantAs runs them as another user.
+func (w *world) grantAs(t *testing.T, c shardway.Credentials, where, when string) {
+	t.Helper()
+	databases, statements := w.section(t, where, when)
+	for _, d := range databases {
+		for _, s := range statements {
+			execAs(t, d.As(c.User, c.Password), s)
+		}
+	}
+}
+
+func (w *world) section(t *testing.T, where, when string) ([]dbtest.Database, []string) {
+	t.Helper()
 	sections, err := grantSections(string(w.engine), grantees{router: w.router.User, catalog: w.catalog.User, application: w.app.User})
 	if err != nil {
 		t.Fatal(err)
@@ -102,9 +121,10 @@ func (w *world) grant(t *testing.T, where, when string) {
 		databases = []dbtest.Database{w.global}
 	}
 	i := slices.IndexFunc(sections, func(s grantSection) bool { return s.Where == where && strings.HasPrefix(s.When, when) })
-	for _, d := range databases {
-		w.engine.Server(t).Exec(t, d.Name, strings.Join(sections[i].Statements, ";\n"))
+	if i < 0 {
+		t.Fatalf("no section %s, %s", where, when)
 	}
+	return databases, sections[i].Statements
 }
 
 // TestGrants gives three users exactly the rights that the command prints, on
@@ -124,7 +144,11 @@ func TestGrants(t *testing.T) {
 			w.grant(t, "global store's database", "after")
 			w.grant(t, "every shard's database", "before")
 			w.changeEverything(t, catalog)
-			w.grant(t, "every shard's database", "after")
+			if e == dbtest.EnginePostgres { // the tables belong to the user that ran shard add
+				w.grantAs(t, w.catalog, "every shard's database", "after")
+			} else {
+				w.grant(t, "every shard's database", "after")
+			}
 
 			t.Run("router", func(t *testing.T) {
 				t.Parallel()
@@ -139,6 +163,86 @@ func TestGrants(t *testing.T) {
 				w.tryCatalog(t)
 			})
 		})
+	}
+}
+
+// The owner of the databases has made them shards already, as after the first
+// steps of the README. The grants let the catalog's user work there all the same.
+func TestGrantsForShardsOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, e := range []dbtest.Engine{dbtest.EnginePostgres, dbtest.EngineMySQL, dbtest.EngineSQLServer} {
+		t.Run(string(e), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, e)
+			admin := w.as(t, shardway.Credentials{User: w.global.User, Password: w.global.Password})
+			for _, line := range []string{
+				"init", "map create customers --kind range --key int64", "shard add s1 " + location(w.s1), "shard add s2 " + location(w.s2),
+				"mapping add --shard s1 --low 0 --high 30",
+			} {
+				admin.must(strings.Fields(line)...)
+			}
+			w.grant(t, "global store's database", "after")
+			catalog := w.as(t, w.catalog)
+			r := catalog.run("mapping", "split", "--at", "10")
+			if hint := "shardway grants " + string(e) + " prints the rights"; r.code != exitUnavailable || !strings.Contains(r.errs, hint) {
+				t.Fatalf("without rights on the shards: exit code %d, want %d and the hint %q\n%s", r.code, exitUnavailable, hint, r.errs)
+			}
+			w.grant(t, "every shard's database", "before")
+			if e == dbtest.EnginePostgres {
+				w.grant(t, "shards that another user than the catalog added", "after")
+			}
+			w.grant(t, "every shard's database", "after")
+			for _, line := range []string{
+				"mapping split --at 10", "mapping split --at 20", "mapping offline --key 10", "mapping move-metadata --key 10 --to s2 --status online",
+				"mapping offline --key 20", "mapping delete --key 20", "mapping split --at 5", "mapping merge --left 0 --right 5", "shard update s2 --name second",
+				"map create other --kind list --key string", "shard add s1 " + location(w.s1) + " --map other", "mapping add a --shard s1 --map other", "status",
+			} {
+				catalog.must(strings.Fields(line)...)
+			}
+		})
+	}
+}
+
+// An application's login is enough on the shards to explain a route; without
+// any right there the local map gives no answer, which is exit code 5.
+func TestExplainRights(t *testing.T) {
+	t.Parallel()
+	for _, e := range []dbtest.Engine{dbtest.EnginePostgres, dbtest.EngineMySQL, dbtest.EngineSQLServer} {
+		t.Run(string(e), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, e)
+			admin := w.as(t, shardway.Credentials{User: w.global.User, Password: w.global.Password})
+			for _, line := range []string{
+				"init", "map create customers --kind range --key int64", "shard add s1 " + location(w.s1), "shard add s2 " + location(w.s2),
+				"mapping add --shard s1 --low 0 --high 30",
+			} {
+				admin.must(strings.Fields(line)...)
+			}
+			w.grant(t, "global store's database", "after")
+			app := w.as(t, w.router)
+			app.env = append(app.env, "SHARDWAY_SHARD_USER="+w.app.User, "SHARDWAY_SHARD_PASSWORD="+w.app.Password)
+			r := app.run("route", "12", "--explain")
+			if r.code != exitUnavailable || !strings.Contains(r.out, "local    NOT validated: the local map on the shard gives no answer: ") ||
+				!strings.Contains(r.errs, "shardway grants "+string(e)) {
+				t.Errorf("without rights: exit code %d\n%s%s", r.code, r.out, r.errs)
+			}
+			w.grant(t, "every shard's database", "before")
+			w.grant(t, "every shard's database", "after")
+			if r = app.must("route", "12", "--explain"); !strings.Contains(r.out, "local    validated: ") {
+				t.Errorf("with an application's rights:\n%s", r.out)
+			}
+			execAs(t, w.s1, "DELETE FROM "+granters[string(e)].prefix+"local_mappings")
+			if r = app.must("route", "12", "--explain"); !strings.Contains(r.out, "NOT validated: the local map on the shard does not have this mapping") {
+				t.Errorf("without the mapping:\n%s", r.out)
+			}
+		})
+	}
+}
+
+func execAs(t *testing.T, d dbtest.Database, statement string) {
+	t.Helper()
+	if _, err := d.Open(t).ExecContext(t.Context(), statement); err != nil {
+		t.Fatal(err)
 	}
 }
 

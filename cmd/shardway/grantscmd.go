@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/shardway/shardway"
 )
 
 func grantsCommand(a *app) *cobra.Command {
@@ -14,10 +18,12 @@ func grantsCommand(a *app) *cobra.Command {
 			"catalog changes shard maps, in this tool: it writes the global store and the local maps on\n" +
 			"the shards. The application works on the shards and only reads the local map there.\n" +
 			"Prints statements for the users that are named; create them first. Nothing is executed.\n" +
-			"shardway init needs the right to create tables: run it as the owner of the database.",
+			"shardway init needs the right to create tables: run it as the owner of the database. In\n" +
+			"PostgreSQL a table belongs to the user that created it: shards that another user than the\n" +
+			"catalog has added take a section of their own. SQLite has no users.",
 		Example: example("shardway grants postgres --router router --catalog catalog --application app",
 			"shardway grants mysql --application 'app@10.0.0.%'"),
-		ValidArgs: []string{"postgres", "mysql", "sqlserver"},
+		ValidArgs: slices.Sorted(maps.Keys(granters)),
 	}
 	c.Flags().StringVar(&u.router, "router", "", "user of the router")
 	c.Flags().StringVar(&u.catalog, "catalog", "", "user of the catalog")
@@ -26,7 +32,8 @@ func grantsCommand(a *app) *cobra.Command {
 	return a.does(c, func(_ context.Context, args []string) error {
 		e, err := findEngine(args[0])
 		if err != nil {
-			return err
+			known := list(slices.Sorted(maps.Keys(granters)), "or")
+			return &shardway.ArgumentError{Argument: "engine", Value: args[0], Reason: "is unknown: expected " + known}
 		}
 		sections, err := grantSections(e.name, u)
 		if err != nil {
@@ -35,7 +42,7 @@ func grantsCommand(a *app) *cobra.Command {
 		return a.emit(sections, func(p *page) {
 			p.line("-- %s", granters[e.name].note)
 			for _, s := range sections {
-				p.line("\n-- %s, %s", s.Where, s.When)
+				p.line("\n-- %s, %s; as %s", s.Where, s.When, s.By)
 				for _, statement := range s.Statements {
 					p.line("%s;", statement)
 				}

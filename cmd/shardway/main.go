@@ -16,7 +16,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -43,14 +42,5 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	if err == nil {
 		return exitOK
 	}
-	if !a.began {
-		fmt.Fprintf(errs, "shardway: %s\nhint: %s\n", printable(err.Error()), usageHint(cmd.CommandPath(), args))
-		return exitUsage
-	}
-	code, hint := judge(ctx, err)
-	fmt.Fprintf(errs, "shardway: %s\n", printable(message(err)))
-	if hint != "" {
-		fmt.Fprintf(errs, "hint: %s\n", hint)
-	}
-	return code
+	return a.report(ctx, cmd, args, err)
 }

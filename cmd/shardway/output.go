@@ -25,6 +25,7 @@ func (a *app) emit(v any, text func(p *page)) error {
 	} else {
 		text(&p)
 	}
+	a.emitted = true
 	if _, err := a.out.Write(p.Bytes()); err != nil {
 		return fmt.Errorf("writing result: %w", err)
 	}

@@ -54,6 +54,7 @@ func newRoot(a *app) *cobra.Command {
 			flags.String(d.name, d.preset, d.usage)
 		}
 	}
+	complete(root, "output", "table", "json")
 	root.AddGroup(
 		&cobra.Group{ID: "map", Title: "Shard maps:"},
 		&cobra.Group{ID: "see", Title: "Routing and what goes on:"},

@@ -22,12 +22,8 @@ type routeView struct {
 	From    string      `json:"from"` // cache or store
 	// Explained is there with --explain.
 	Explained *explainView `json:"explain,omitempty"`
-}
-
-type explainView struct {
-	Again     string `json:"again"`     // where the same question is answered from the second time
-	Validated bool   `json:"validated"` // the shard's local map has this very mapping, online
-	Local     string `json:"local"`     // what the local map says
+	// unanswered is why the local map has given no answer.
+	unanswered error
 }
 
 func routeCommand(a *app) *cobra.Command {
@@ -36,7 +32,7 @@ func routeCommand(a *app) *cobra.Command {
 		Use: "route KEY --map MAP", Short: "Show how a key is routed: key → mapping → shard → servers", Args: arguments("KEY"),
 		Long: "Looks a key up as an application does. --explain also says where each answer came from and\n" +
 			"asks the shard's own local map, which has the last word when a connection is opened.\n" +
-			"A key that begins with - comes after --. The exit code is 3 when no mapping holds the key\nand 4 when the mapping is offline.",
+			"A key that begins with - comes after --. The exit code is 3 when no mapping holds the key,\n4 when the mapping is offline and 5 when the local map gives no answer.",
 		Example: example("shardway route 42 --map customers", "shardway route 42 --map customers --explain", "shardway route --map customers -- -7"),
 	}
 	mapFlag(c)
@@ -60,7 +56,7 @@ func routeCommand(a *app) *cobra.Command {
 		if v.Mapping.Status == shardway.Offline.String() {
 			return &shardway.LookupError{Map: m.Name, Key: key.String(), Shard: v.Shard.Name, Err: shardway.ErrMappingOffline}
 		}
-		return nil
+		return v.unanswered
 	})
 }
 
@@ -106,7 +102,7 @@ func (s *session) route(ctx context.Context, m shardway.ShardMap, key shardway.K
 		return v, err
 	}
 	v.Explained = &explainView{Again: origin(again)}
-	v.Explained.Validated, v.Explained.Local = s.validate(ctx, m, key, first)
+	v.Explained.Validated, v.Explained.Local, v.unanswered = s.validate(ctx, m, key, first)
 	return v, nil
 }
 
@@ -115,52 +111,6 @@ func origin(r shardway.Route) string {
 		return "cache"
 	}
 	return "store"
-}
-
-// validate asks the shard's own map about a route. What keeps it from
-// answering is part of the answer.
-func (s *session) validate(ctx context.Context, m shardway.ShardMap, key shardway.Key, r shardway.Route) (ok bool, answer string) {
-	global, err := s.global.Describe(ctx)
-	if err != nil {
-		return false, "not asked: " + err.Error()
-	}
-	local, err := s.locals.Open(ctx, r.Shard.Location)
-	if err != nil {
-		return false, "not asked: " + err.Error()
-	}
-	found, err := local.Describe(ctx)
-	if err == nil && found.ID != global.ID {
-		err = shardway.ErrForeignStore
-	}
-	if err != nil {
-		return false, "no answer: " + err.Error()
-	}
-	maps, err := local.Read(ctx, m.ID)
-	if err != nil {
-		return false, "no answer: " + err.Error()
-	}
-	for _, lm := range maps {
-		for _, mp := range lm.Mappings {
-			if !holds(m, mp, key) {
-				continue
-			}
-			switch {
-			case mp.ID != r.MappingID:
-				return false, fmt.Sprintf("has another mapping for the key: %s, id %s, %s", mp.Format(m.Kind), mp.ID, mp.Status)
-			case mp.Status != shardway.Online:
-				return false, "has this mapping, but offline"
-			}
-			return true, "has this mapping, online"
-		}
-	}
-	return false, "does not own the key"
-}
-
-func holds(m shardway.ShardMap, mp shardway.Mapping, key shardway.Key) bool {
-	if m.Kind == shardway.ListMap {
-		return mp.Range.Low == key
-	}
-	return mp.Range.Contains(key)
 }
 
 func (p *page) route(v routeView) {

@@ -35,7 +35,7 @@ func (s setting) variable() string {
 
 // allSettings in the order in which config show prints them.
 var allSettings = []setting{
-	{name: "store", flag: true, show: showDSN, usage: "DSN of the global store: " + engines[0].example + " or sqlite:file.db"},
+	{name: "store", flag: true, show: showDSN, usage: "DSN of the global store: " + dsnExamples()},
 	{name: "store-password", show: hide, usage: "password for the store, when its DSN has none"},
 	{name: "store-password-file", flag: true, show: plain, usage: "file with the password for the store"},
 	{name: "shard-user", flag: true, show: plain, usage: "user for the shards' databases (default the store's user and password)"},
@@ -122,7 +122,7 @@ func (s *settings) readFile(flags *pflag.FlagSet) (map[string]string, error) {
 func (s *settings) parseFile(path string) (map[string]string, error) {
 	body, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading settings: %w", err)
+		return nil, usagef("reading settings: %w", err)
 	}
 	var values map[string]string
 	if err := yaml.Load(body, &values); err != nil && len(strings.TrimSpace(string(body))) > 0 {
@@ -135,7 +135,27 @@ func (s *settings) parseFile(path string) (map[string]string, error) {
 		}
 	}
 	s.file = path
+	for name, value := range values {
+		values[name] = findSetting(name).fromFolder(filepath.Dir(path), value)
+	}
 	return values, nil
+}
+
+// fromFolder is the value of a setting in a file of that folder: relative paths
+// start there. Only the paths of password files and of a SQLite store are
+// known to be paths.
+func (s setting) fromFolder(folder, value string) string {
+	switch {
+	case strings.HasSuffix(s.name, "-file") && value != "" && !filepath.IsAbs(value):
+		return filepath.Join(folder, value)
+	case s.name == "store":
+		scheme, path, _ := strings.Cut(value, ":")
+		if !strings.EqualFold(scheme, "sqlite") || path == "" || strings.ContainsAny(path[:1], "/?") {
+			return value
+		}
+		return scheme + ":" + strings.ReplaceAll(strings.ReplaceAll(folder, "%", "%25"), "?", "%3F") + "/" + path
+	}
+	return value
 }
 
 // duration reads a setting that is a length of time. None at all is 1 ns,
@@ -161,7 +181,7 @@ func (s *settings) secret(name string) (secret string, set bool, err error) {
 	case indirect:
 		body, err := os.ReadFile(file.text)
 		if err != nil {
-			return "", false, fmt.Errorf("reading %s: %w", name, err)
+			return "", false, usagef("reading %s (%s-file from %s): %w", name, name, file.source, err)
 		}
 		return strings.TrimRight(string(body), "\r\n"), true, nil
 	}
@@ -173,7 +193,7 @@ func (s *settings) store() (address, error) {
 	if s.text("store") == "" {
 		return address{}, &hinted{
 			err:  &shardway.ArgumentError{Argument: "store", Reason: "is not set"},
-			hint: "give --store DSN or set SHARDWAY_STORE, for example " + engines[0].example + " or sqlite:maps.db",
+			hint: "give --store DSN or set SHARDWAY_STORE: " + dsnExamples(),
 		}
 	}
 	a, err := parseAddress(fmt.Sprintf("store (%s)", s.values["store"].source), s.text("store"))

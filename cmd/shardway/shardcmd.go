@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -48,6 +50,9 @@ func shardAdd(a *app) *cobra.Command {
 		m, err := s.shardMap(ctx)
 		if err != nil {
 			return err
+		}
+		if err := s.vacant(ctx, m, shardway.Shard{Name: args[0], Location: l}, f.dryRun); err != nil {
+			return fmt.Errorf("adding shard %q to shard map %q: %w", args[0], m.Name, err)
 		}
 		return s.change(ctx, f, catalog.AddShard{Map: m, Name: args[0], Location: l, Status: st, Reason: f.reason})
 	})
@@ -155,7 +160,7 @@ func shardUpdate(a *app) *cobra.Command {
 			}
 			ch.Status = &st
 		}
-		_, sh, err := s.shard(ctx, args[0])
+		m, sh, err := s.shard(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -173,9 +178,72 @@ func shardUpdate(a *app) *cobra.Command {
 				return err
 			}
 			ch.Location = &l
+			if err := s.vacant(ctx, m, shardway.Shard{ID: sh.ID, Name: cmp.Or(name, sh.Name), Location: l}, f.dryRun); err != nil {
+				return fmt.Errorf("updating shard %q of shard map %q: %w", sh.Name, m.Name, err)
+			}
 		}
 		return s.change(ctx, f, ch)
 	})
+}
+
+// vacant refuses a location whose database is another shard of the map under
+// another address, such as localhost and 127.0.0.1: only the database itself
+// can tell. What the map's own rows tell is left to the catalog. A database
+// that does not answer is an error in a dry run; the change itself finds out.
+func (s *session) vacant(ctx context.Context, m shardway.ShardMap, wanted shardway.Shard, dryRun bool) error {
+	l, err := s.locals.Normalize(wanted.Location)
+	if err != nil {
+		return nil //nolint:nilerr // the catalog refuses it with all it has to say
+	}
+	shards, err := s.Shards(ctx, m)
+	if err != nil {
+		return err
+	}
+	for _, sh := range shards {
+		if sh.ID != wanted.ID && (sh.Name == wanted.Name || sh.Location.Overlaps(l)) {
+			return nil
+		}
+	}
+	there, err := s.localMap(ctx, m, l)
+	if err != nil && dryRun {
+		return fmt.Errorf("looking at the database: %w", err)
+	}
+	if err != nil {
+		return nil //nolint:nilerr // the change will meet it, and says what has become of it
+	}
+	for _, sh := range shards {
+		if there != nil && sh.ID == there.Shard.ID && sh.ID != wanted.ID {
+			return fmt.Errorf("the database at %s is shard %q already, at %s: %w", l, sh.Name, sh.Location, shardway.ErrExists)
+		}
+	}
+	return nil
+}
+
+// localMap reads what a database keeps of a map, nil for nothing.
+func (s *session) localMap(ctx context.Context, m shardway.ShardMap, l shardway.Location) (*store.LocalMap, error) {
+	global, err := s.global.Describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	local, err := s.locals.Open(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	d, err := local.Describe(ctx)
+	if errors.Is(err, shardway.ErrNoStore) {
+		return nil, nil //nolint:nilnil // nothing, as documented
+	}
+	if err == nil && d.ID != global.ID {
+		err = shardway.ErrForeignStore
+	}
+	if err != nil {
+		return nil, err
+	}
+	maps, err := local.Read(ctx, m.ID)
+	if err != nil || len(maps) == 0 {
+		return nil, err
+	}
+	return &maps[0], nil
 }
 
 func shardDelete(a *app) *cobra.Command {
