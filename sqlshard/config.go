@@ -7,6 +7,7 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dialect"
+	"github.com/shardway/shardway/selection"
 )
 
 // Validation says what is checked before a connection is handed out.
@@ -55,8 +56,8 @@ type Config struct {
 	// MaxIdlePerShard bounds the idle sessions kept for one shard. 0 is 4;
 	// negative keeps none.
 	MaxIdlePerShard int
-	// MaxIdleTime is how long an idle session is kept. 0 is 5 min; negative is
-	// for ever.
+	// MaxIdleTime is how long an idle session is kept, and how long the servers
+	// of a shard that nobody uses are watched. 0 is 5 min; negative is for ever.
 	MaxIdleTime time.Duration
 	// MaxLifetime bounds the age of a session at checkout. Each session draws
 	// its own bound when it is opened, between 80 and 100 % of MaxLifetime, so
@@ -66,15 +67,22 @@ type Config struct {
 	// MaxWait bounds the wait for a free session, besides the caller's context.
 	// 0 is 30 s; negative is no bound.
 	MaxWait time.Duration
+	// Criteria of connections that are not asked for with others, see [DB.With].
+	// The zero value is the primary, for reads and writes.
+	Criteria selection.Criteria
+	// Servers says how a server is chosen where a shard has several.
+	Servers ServerConfig
 	// Logger gets what no caller is told: pools closed because their shard has
-	// moved, sessions found broken. Nil is no logging.
+	// moved, sessions found broken, primaries that are no more; at debug level
+	// each choice of a server. Nil is no logging.
 	Logger *slog.Logger
 }
 
 // engine is an engine and what its SQL says.
 type engine struct {
 	shardway.Engine
-	dialect *dialect.Dialect
+	dialect    *dialect.Dialect
+	replicated ReplicatedEngine // nil when the engine has no prober
 }
 
 // validate checks c, fills in defaults and returns the engines by name.
@@ -95,7 +103,14 @@ func (c *Config) validate() (map[string]engine, error) {
 		if _, twice := engines[name]; twice {
 			return nil, &shardway.ArgumentError{Argument: "Engines", Value: name, Reason: "is given twice"}
 		}
-		engines[name] = engine{e, d}
+		replicated, _ := e.(ReplicatedEngine)
+		engines[name] = engine{e, d, replicated}
+	}
+	if err := c.Criteria.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", shardway.ErrInvalid, err)
+	}
+	if err := c.Servers.validate(c.Credentials); err != nil {
+		return nil, err
 	}
 	if c.Validation > None {
 		return nil, &shardway.ArgumentError{Argument: "Validation", Value: fmt.Sprint(uint8(c.Validation)), Reason: "is neither Validate nor None"}

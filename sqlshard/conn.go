@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/selection"
 )
 
 // Conn is one session of the database that holds a key, open and validated.
@@ -23,6 +24,7 @@ type Conn struct {
 	state   atomic.Int32 // see enter
 	handles atomic.Bool  // rows, statements or transactions were given out
 	scopes  scopes
+	choice  selection.Choice // of the server; none where there was nothing to choose
 }
 
 // closedConn is added to the state of a Conn, which else counts the calls that
@@ -159,6 +161,7 @@ func (c *Conn) Raw(f func(driverConn any) error) error {
 // are waited for. Close is idempotent and returns nil.
 func (c *Conn) Close() error {
 	if c.close() {
+		defer c.choice.Release()
 		c.scopes.cancel()
 		c.session.pool.checkin(c.session, c.handles.Load())
 	}
@@ -180,10 +183,4 @@ func (c *Conn) close() (first bool) {
 			return true
 		}
 	}
-}
-
-// discard ends the session instead of giving it back.
-func (c *Conn) discard() {
-	c.session.dirty = true
-	_ = c.Close()
 }

@@ -15,14 +15,17 @@ import (
 //
 // Each statement has a session of its own. For a transaction, open a
 // connection or a transaction by key and pass that.
-type ContextDB struct{ opener *opener }
+type ContextDB struct {
+	opener *opener
+	want   want
+}
 
 func (d *ContextDB) open(ctx context.Context) (*Conn, error) {
 	key, ok := shardway.KeyFromContext(ctx)
 	if !ok {
 		return nil, &shardway.LookupError{Map: d.opener.m.ShardMap().Name, Err: shardway.ErrKeyRequired}
 	}
-	return d.opener.forKey(ctx, key)
+	return d.opener.forKey(ctx, key, d.want)
 }
 
 // ExecContext runs a statement that returns no rows.

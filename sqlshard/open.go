@@ -25,15 +25,16 @@ type opener struct {
 var errClosed = fmt.Errorf("adapter is closed: %w", shardway.ErrUnavailable)
 
 // forKey routes a key and opens a connection.
-func (o *opener) forKey(ctx context.Context, key shardway.Key) (*Conn, error) {
+func (o *opener) forKey(ctx context.Context, key shardway.Key, want want) (*Conn, error) {
 	route, err := o.m.Lookup(ctx, key, shardway.CacheAndStore)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := o.connect(ctx, route)
+	w := opening{want: want}
+	conn, err := o.connect(ctx, route, &w)
 	if err != nil {
-		if conn, err = o.tryAgain(ctx, key, &route, err); err != nil {
-			return nil, o.failure(key, route, err)
+		if conn, err = o.tryAgain(ctx, key, &route, &w, err); err != nil {
+			return nil, o.failure(key, route, &w, err)
 		}
 	}
 	o.m.Reached(route)
@@ -42,7 +43,7 @@ func (o *opener) forKey(ctx context.Context, key shardway.Key) (*Conn, error) {
 
 // tryAgain decides what becomes of a first attempt that failed: the one new
 // lookup and the one more attempt that there are. route is left as tried last.
-func (o *opener) tryAgain(ctx context.Context, key shardway.Key, route *shardway.Route, failed error) (*Conn, error) {
+func (o *opener) tryAgain(ctx context.Context, key shardway.Key, route *shardway.Route, w *opening, failed error) (*Conn, error) {
 	var fresh shardway.Route
 	var err error
 	switch {
@@ -50,19 +51,22 @@ func (o *opener) tryAgain(ctx context.Context, key shardway.Key, route *shardway
 		if fresh, err = o.m.Refresh(ctx, key, *route); err != nil {
 			return nil, err
 		}
-	case errors.Is(failed, shardway.ErrUnavailable) && !over(ctx) && !errors.Is(failed, errClosed):
+	case errors.Is(failed, shardway.ErrUnavailable) && !errors.Is(failed, errClosed):
 		var retry bool
-		if fresh, retry, err = o.m.Unreachable(ctx, key, *route); err != nil {
+		fresh, retry, err = o.m.Unreachable(ctx, key, *route)
+		switch {
+		case over(ctx): // the answer is for those who come next
+			return nil, failed
+		case err != nil:
 			return nil, fmt.Errorf("%w; asking where the key is now: %w", failed, err)
-		}
-		if !retry {
+		case !retry:
 			return nil, failed
 		}
 	default:
 		return nil, failed
 	}
 	*route = fresh
-	conn, err := o.connect(ctx, fresh)
+	conn, err := o.connect(ctx, fresh, w)
 	if errors.Is(err, errNotHere) {
 		err = fmt.Errorf("%w, neither before nor after asking the store again: %w", err, shardway.ErrStale)
 	}
@@ -70,40 +74,62 @@ func (o *opener) tryAgain(ctx context.Context, key shardway.Key, route *shardway
 }
 
 // connect opens a session where a route leads and validates it there.
-func (o *opener) connect(ctx context.Context, route shardway.Route) (*Conn, error) {
+func (o *opener) connect(ctx context.Context, route shardway.Route, w *opening) (*Conn, error) {
 	if o.cfg.Validation == Validate && route.MappingID != 0 && !route.FromCache && route.Status == shardway.Offline {
 		return nil, shardway.ErrMappingOffline
 	}
-	for broken, retired := 0, 0; ; {
-		p, err := o.places.of(&route)
+	if !w.writes || len(route.Shard.Location.Servers) > 1 {
+		w.unit = unitOf(ctx)
+		return o.choose(ctx, route, w)
+	}
+	w.server = route.Shard.Location.Servers[0].Address
+	for retired := 0; ; retired++ {
+		p, err := o.places.of(&route, 0)
 		if err != nil {
 			return nil, err
 		}
-		s, err := p.checkout(ctx)
-		if errors.Is(err, errRetired) {
-			if retired++; retired < maxRetired {
-				continue // its shard is elsewhere, or the DB is closed: of knows
-			}
-		}
-		if err != nil {
+		conn := &Conn{route: route}
+		err = o.occupy(ctx, ctx, p, conn)
+		switch {
+		case err == nil:
+			return conn, nil
+		case !errors.Is(err, errRetired):
+			return nil, err
+		case retired == maxRetired: // else its shard is elsewhere, or the DB is closed: of knows
 			return nil, connecting(ctx, err)
 		}
-		conn := &Conn{session: s, sc: s.sc, route: route}
-		if o.cfg.Validation == None {
-			return conn, nil
+	}
+}
+
+// occupy takes a session of a pool for a Conn and validates it. The wait for a
+// free session is bounded by ctx, all else by limited.
+func (o *opener) occupy(ctx, limited context.Context, p *pool, conn *Conn) error {
+	for broken := 0; ; {
+		s, err := p.checkout(ctx, limited)
+		switch {
+		case errors.Is(err, errRetired):
+			return err
+		case err != nil:
+			return connecting(limited, err)
 		}
-		if err = conn.validate(ctx); err == nil {
-			return conn, nil
+		s.seat = seat{}
+		conn.session, conn.sc = s, s.sc
+		if o.cfg.Validation == None {
+			return nil
+		}
+		if err = conn.validate(limited); err == nil {
+			return nil
 		}
 		if !errors.Is(err, errBroken) {
-			_ = conn.Close()
-			return nil, err
+			p.checkin(s, false)
+			return err
 		}
-		conn.discard()
+		s.dirty = true
+		p.checkin(s, false)
 		if broken++; broken == maxBroken {
 			p.suspect() // the next one is new
 		}
-		o.cfg.Logger.Debug("dropping a broken session", "shard", route.Shard.Name, "server", p.address, "error", err)
+		o.cfg.Logger.Debug("dropping a broken session", "shard", conn.Shard(), "server", p.address, "error", err)
 	}
 }
 
@@ -126,8 +152,8 @@ func connecting(ctx context.Context, err error) error {
 }
 
 // failure adds to an error where it happened.
-func (o *opener) failure(key shardway.Key, route shardway.Route, err error) error {
-	e := &shardway.LookupError{Map: o.m.ShardMap().Name, Err: err}
+func (o *opener) failure(key shardway.Key, route shardway.Route, w *opening, err error) error {
+	e := &shardway.LookupError{Map: o.m.ShardMap().Name, Server: w.server, Err: err}
 	if !key.IsZero() {
 		e.Key = key.String()
 	}
@@ -137,35 +163,33 @@ func (o *opener) failure(key shardway.Key, route shardway.Route, err error) erro
 	}
 	if route.Shard != nil {
 		e.Shard = route.Shard.Name
-		if at := choose(route.Shard); at < len(route.Shard.Location.Servers) {
-			e.Server = route.Shard.Location.Servers[at].Address
-		}
 	}
 	return e
 }
 
 // forShard opens a connection for a shard by its name.
-func (o *opener) forShard(ctx context.Context, name string) (*Conn, error) {
+func (o *opener) forShard(ctx context.Context, name string, want want) (*Conn, error) {
 	route, err := o.shardRoute(ctx, name, nil)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := o.connect(ctx, route)
+	w := opening{want: want}
+	conn, err := o.connect(ctx, route, &w)
 	again := route.FromCache && (errors.Is(err, errNotHere) || errors.Is(err, shardway.ErrStale) ||
 		errors.Is(err, shardway.ErrNoStore) || errors.Is(err, shardway.ErrUnavailable) && !over(ctx))
 	if again && !errors.Is(err, errClosed) {
 		fresh, readErr := o.shardRoute(ctx, name, route.Shard)
 		if readErr != nil {
-			return nil, o.failure(shardway.Key{}, route, fmt.Errorf("%w; reading the shard again: %w", err, readErr))
+			return nil, o.failure(shardway.Key{}, route, &w, fmt.Errorf("%w; reading the shard again: %w", err, readErr))
 		}
 		route = fresh
-		conn, err = o.connect(ctx, route)
+		conn, err = o.connect(ctx, route, &w)
 	}
 	if errors.Is(err, errNotHere) {
 		err = fmt.Errorf("the database is not this shard: %w", shardway.ErrStale)
 	}
 	if err != nil {
-		return nil, o.failure(shardway.Key{}, route, err)
+		return nil, o.failure(shardway.Key{}, route, &w, err)
 	}
 	return conn, nil
 }

@@ -16,6 +16,8 @@ type places struct {
 	engines map[string]engine
 	placed  atomic.Pointer[map[shardway.ShardID]placed] // never nil, never changed
 
+	watching sync.WaitGroup // the goroutines of replica sets
+
 	mu     sync.Mutex // guards the fields below and serialises changes of placed
 	pools  map[poolKey]*pool
 	hosts  map[poolKey]*host // their key has no database
@@ -25,8 +27,9 @@ type places struct {
 // placed is where a shard was last seen.
 type placed struct {
 	shard      *shardway.Shard
-	generation int64   // of the route it came with
-	pools      []*pool // by index of the server; nil where none was needed yet
+	generation int64       // of the route it came with
+	pools      []*pool     // by index of the server; nil where none was needed yet
+	set        *replicaSet // nil as long as there was nothing to choose
 }
 
 // poolKey is what makes two databases two: everything that leads to another
@@ -39,12 +42,9 @@ func newPlaces(cfg *Config, engines map[string]engine) *places {
 	return pl
 }
 
-// choose returns which of a shard's servers to use.
-func choose(*shardway.Shard) (server int) { return 0 }
-
-// of returns the pool for a route.
-func (pl *places) of(r *shardway.Route) (*pool, error) {
-	server := choose(r.Shard)
+// of returns the pool of a server for a route. Shards with several servers
+// have theirs in a replica set, see watched.
+func (pl *places) of(r *shardway.Route, server int) (*pool, error) {
 	if p := (*pl.placed.Load())[r.Shard.ID].pool(r, server); p != nil {
 		return p, nil
 	}
@@ -65,42 +65,113 @@ func (k placed) serves(r *shardway.Route) bool {
 	return k.shard == r.Shard || k.shard.Version == r.Shard.Version || k.generation > r.Generation
 }
 
-// place opens a pool for a server of a shard and closes those that no shard
-// needs any more.
-func (pl *places) place(r *shardway.Route, server int) (*pool, error) {
+// place opens a pool for a server of a shard.
+func (pl *places) place(r *shardway.Route, server int) (p *pool, err error) {
+	err = pl.change(r, func(k *placed) error {
+		if p = k.pool(r, server); p != nil {
+			return nil
+		}
+		if server >= len(k.pools) {
+			return &shardway.ArgumentError{Argument: "location", Value: k.shard.Location.String(), Reason: "has too few servers"}
+		}
+		if p, err = pl.open(keyOf(k.shard.Location, server)); err != nil {
+			return err
+		}
+		k.pools = slices.Clone(k.pools)
+		k.pools[server] = p
+		return nil
+	})
+	return p, err
+}
+
+// watched returns the replica set for a route.
+func (pl *places) watched(r *shardway.Route) (rs *replicaSet, err error) {
+	if k := (*pl.placed.Load())[r.Shard.ID]; k.set != nil && k.serves(r) {
+		return k.set, nil
+	}
+	err = pl.change(r, func(k *placed) error {
+		if k.set == nil {
+			if k.set, err = pl.watch(k.shard.Location); err != nil {
+				return err
+			}
+		}
+		rs = k.set
+		return nil
+	})
+	return rs, err
+}
+
+// change changes what is placed for the shard of a route, and closes what no
+// shard needs any more.
+func (pl *places) change(r *shardway.Route, f func(k *placed) error) error {
 	var unused []*pool
 	defer func() { retire(unused) }() // after unlocking: it may talk to servers
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	if pl.closed {
-		return nil, errClosed
+		return errClosed
 	}
 	old := *pl.placed.Load()
 	k, ok := old[r.Shard.ID]
-	if p := k.pool(r, server); p != nil {
-		return p, nil
-	}
+	before := k.set
 	if !ok || !k.serves(r) {
 		k = placed{shard: r.Shard, generation: r.Generation, pools: make([]*pool, len(r.Shard.Location.Servers))}
+		if before != nil && sameLocation(before.location, r.Shard.Location) {
+			k.set = before
+		}
 	}
-	if server >= len(k.pools) {
-		return nil, &shardway.ArgumentError{Argument: "location", Value: k.shard.Location.String(), Reason: "has too few servers"}
+	if err := f(&k); err != nil {
+		return err
 	}
-	p, err := pl.open(keyOf(k.shard.Location, server))
-	if err != nil {
-		return nil, err
+	pl.store(r.Shard.ID, k)
+	if before != nil && before != k.set {
+		before.stop()
 	}
-	k.pools = slices.Clone(k.pools)
-	k.pools[server] = p
-	next := maps.Clone(old)
-	next[r.Shard.ID] = k
+	unused = pl.unused(*pl.placed.Load())
+	return nil
+}
+
+// store publishes what is placed for a shard. pl.mu is held.
+func (pl *places) store(id shardway.ShardID, k placed) {
+	next := maps.Clone(*pl.placed.Load())
+	next[id] = k
 	pl.placed.Store(&next)
-	unused = pl.unused(next)
-	return p, nil
+}
+
+func sameLocation(a, b shardway.Location) bool {
+	return a.Engine == b.Engine && a.Database == b.Database && slices.EqualFunc(a.Servers, b.Servers, func(a, b shardway.Server) bool {
+		return a.Address == b.Address && maps.Equal(a.Tags, b.Tags)
+	})
+}
+
+// dismiss ends a replica set unless it was used again. It reports whether the
+// set has ended.
+func (pl *places) dismiss(rs *replicaSet) bool {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if rs.used.Load() && !rs.ended.Load() {
+		return false
+	}
+	for id, k := range *pl.placed.Load() {
+		if k.set == rs {
+			k.set = nil
+			pl.store(id, k)
+		}
+	}
+	rs.stop()
+	return true
 }
 
 func keyOf(l shardway.Location, server int) poolKey {
 	return poolKey{l.Engine, l.Servers[server].Address, l.Database}
+}
+
+func (pl *places) engine(name string) (engine, error) {
+	e, ok := pl.engines[name]
+	if !ok {
+		return engine{}, &shardway.ArgumentError{Argument: "Engines", Value: name, Reason: "is missing: a shard's database is of that engine"}
+	}
+	return e, nil
 }
 
 // open returns the pool of a key. pl.mu is held.
@@ -108,9 +179,9 @@ func (pl *places) open(key poolKey) (*pool, error) {
 	if p := pl.pools[key]; p != nil {
 		return p, nil
 	}
-	e, ok := pl.engines[key.engine]
-	if !ok {
-		return nil, &shardway.ArgumentError{Argument: "Engines", Value: key.engine, Reason: "is missing: a shard's database is of that engine"}
+	e, err := pl.engine(key.engine)
+	if err != nil {
+		return nil, err
 	}
 	server := poolKey{engine: key.engine, address: key.address}
 	h := pl.hosts[server]
@@ -150,13 +221,19 @@ func retire(pools []*pool) {
 	}
 }
 
-// close retires all pools.
+// close retires all pools and ends all replica sets, for which it waits.
 func (pl *places) close() {
 	pl.mu.Lock()
 	pl.closed = true
+	for _, k := range *pl.placed.Load() {
+		if k.set != nil {
+			k.set.stop()
+		}
+	}
 	pl.placed.Store(&map[shardway.ShardID]placed{})
 	pools := slices.Collect(maps.Values(pl.pools))
 	clear(pl.pools)
 	pl.mu.Unlock()
 	retire(pools)
+	pl.watching.Wait()
 }

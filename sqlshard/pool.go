@@ -39,6 +39,8 @@ type pool struct {
 	opened, closed, failedChecks, waits atomic.Uint64
 	waited                              atomic.Int64 // nanoseconds
 	lastFailure                         atomic.Pointer[failure]
+	heeded                              atomic.Pointer[heeded]
+	version                             atomic.Pointer[string] // of MySQL or MariaDB; nil until it was asked for
 }
 
 // failure is the last time that a pool could not open a session.
@@ -58,6 +60,9 @@ func newPool(cfg *Config, e engine, h *host, address, database string) (*pool, e
 	if err != nil {
 		return nil, err
 	}
+	if r, ok := inner.(interface{ ShowReadOnly() driver.Connector }); ok {
+		inner = r.ShowReadOnly() // the sessions look at errors themselves
+	}
 	p.db = sql.OpenDB(&connector{inner: inner, pool: p})
 	p.db.SetMaxIdleConns(maxPassing)
 	h.mu.Lock()
@@ -70,9 +75,10 @@ func newPool(cfg *Config, e engine, h *host, address, database string) (*pool, e
 // they only pass through; it is no limit in practice.
 const maxPassing = 1 << 20
 
-// checkout takes a session. Its errors are errRetired, one that wraps
-// ErrPoolExhausted, or one of connecting.
-func (p *pool) checkout(ctx context.Context) (*session, error) {
+// checkout takes a session, within ctx, and opens one within opening when there
+// is none. Its errors are errRetired, one that wraps ErrPoolExhausted, or one of
+// connecting.
+func (p *pool) checkout(ctx, opening context.Context) (*session, error) {
 	g, err := p.host.acquire(ctx, p)
 	switch {
 	case err != nil:
@@ -83,12 +89,12 @@ func (p *pool) checkout(ctx context.Context) (*session, error) {
 		g.victim.shut()
 	}
 	for s := g.session; s != nil; s = p.host.another(p) {
-		if s.ResetSession(ctx) == nil {
+		if s.ResetSession(opening) == nil {
 			return s, nil
 		}
 		s.shut()
 	}
-	s, err := p.dial(ctx)
+	s, err := p.dial(opening)
 	if err != nil {
 		p.host.release(p, nil)
 	}

@@ -27,13 +27,16 @@ type session struct {
 	reused      bool // was used before
 	dirty       bool // may hold state of its user: not to be used again
 	inTx        bool
+	inReadOnly  bool // in a transaction that its user wants to be read-only
+	seat        seat // while a Conn has it
 	closed      bool
 	open        map[*statement]bool    // prepared by its user; guarded by the connection's lock
 	kept        map[string]driver.Stmt // queries of our own, prepared where the driver needs it
 }
 
-func newSession(p *pool, inner driver.Conn) *session {
-	s := &session{Conn: inner, pool: p, generation: p.generation.Load()}
+// newSession takes the pool's generation from before the driver connected.
+func newSession(p *pool, inner driver.Conn, generation uint64) *session {
+	s := &session{Conn: inner, pool: p, generation: generation}
 	if life := p.cfg.MaxLifetime; life > 0 {
 		// A timer, because reading the clock at every checkout costs more.
 		s.end = time.AfterFunc(life-rand.N(life/5+1), func() { s.expired.Store(true) })
@@ -103,8 +106,14 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 	if !ok {
 		return nil, driver.ErrSkip
 	}
+	began, err := s.sending()
+	if err != nil {
+		return nil, err
+	}
 	s.statement(query)
-	return e.ExecContext(ctx, query, args)
+	result, err := e.ExecContext(ctx, query, args)
+	s.failed(ctx, began, err)
+	return result, err
 }
 
 // QueryContext runs a query.
@@ -113,16 +122,25 @@ func (s *session) QueryContext(ctx context.Context, query string, args []driver.
 	if !ok {
 		return nil, driver.ErrSkip
 	}
+	began, err := s.sending()
+	if err != nil {
+		return nil, err
+	}
 	s.statement(query)
 	rows, err := q.QueryContext(ctx, query, args)
-	return watchRows(ctx, rows, err)
+	return s.watchRows(ctx, began, rows, err)
 }
 
 // PrepareContext prepares a statement.
 func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	began, err := s.sending()
+	if err != nil {
+		return nil, err
+	}
 	s.statement(query)
 	inner, err := s.prepare(ctx, query)
 	if err != nil {
+		s.failed(ctx, began, err)
 		return nil, err
 	}
 	st := &statement{Stmt: inner, session: s}
@@ -159,16 +177,21 @@ func (s *session) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 	if !ok {
 		return nil, errors.New("the driver cannot begin transactions with options")
 	}
+	began, err := s.sending()
+	if err != nil {
+		return nil, err
+	}
 	if opts.Isolation != 0 && keepsIsolation[s.pool.engine.Name()] {
 		s.dirty = true
 	}
 	tx, err := b.BeginTx(ctx, opts)
 	if err != nil {
+		s.failed(ctx, began, err)
 		s.dirty = true // what was set for the transaction may stand
 		return nil, err
 	}
-	s.inTx = true
-	return &transaction{Tx: tx, session: s, scope: scopeOf(ctx)}, nil
+	s.inTx, s.inReadOnly = true, opts.ReadOnly
+	return &transaction{Tx: tx, session: s, ctx: ctx, scope: scopeOf(ctx)}, nil
 }
 
 // Ping asks whether the session lives.
@@ -254,13 +277,14 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if ctx == passing {
 		return nil, errNonePassing
 	}
+	generation := c.pool.generation.Load()
 	inner, err := c.inner.Connect(ctx)
 	if err != nil {
 		c.pool.lastFailure.Store(&failure{err: err, at: time.Now()})
 		return nil, &connectError{err}
 	}
 	c.pool.opened.Add(1)
-	return newSession(c.pool, inner), nil
+	return newSession(c.pool, inner, generation), nil
 }
 
 // Driver returns the driver below.

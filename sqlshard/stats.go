@@ -34,15 +34,15 @@ func (pl *places) stats() Stats {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	var all Stats
-	named := map[*pool]string{}
+	named := map[poolKey]string{}
 	for _, k := range *pl.placed.Load() {
-		for _, p := range k.pools {
-			named[p] = k.shard.Name
+		for i := range k.shard.Location.Servers {
+			named[keyOf(k.shard.Location, i)] = k.shard.Name
 		}
 	}
-	for _, p := range pl.pools {
+	for key, p := range pl.pools {
 		s := p.stats()
-		s.Shard = named[p]
+		s.Shard = named[key]
 		all.Pools = append(all.Pools, s)
 	}
 	slices.SortFunc(all.Pools, func(a, b PoolStats) int {

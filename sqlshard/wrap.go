@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"strconv"
+	"time"
 )
 
 // statement is a prepared statement of a session.
@@ -27,20 +28,23 @@ func (st *statement) Close() error {
 
 // ExecContext runs the statement.
 func (st *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	if e, ok := st.Stmt.(driver.StmtExecContext); ok {
-		return e.ExecContext(ctx, args)
-	}
-	values, err := unnamed(args)
+	began, err := st.session.sending()
 	if err != nil {
 		return nil, err
 	}
-	return st.Stmt.Exec(values) //nolint:staticcheck // a driver without contexts
+	result, err := execStatement(ctx, st.Stmt, args)
+	st.session.failed(ctx, began, err)
+	return result, err
 }
 
 // QueryContext runs the statement.
 func (st *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	began, err := st.session.sending()
+	if err != nil {
+		return nil, err
+	}
 	rows, err := queryStatement(ctx, st.Stmt, args)
-	return watchRows(ctx, rows, err)
+	return st.session.watchRows(ctx, began, rows, err)
 }
 
 // CheckNamedValue lets the driver convert arguments.
@@ -49,6 +53,17 @@ func (st *statement) CheckNamedValue(v *driver.NamedValue) error {
 		return c.CheckNamedValue(v)
 	}
 	return st.session.CheckNamedValue(v)
+}
+
+func execStatement(ctx context.Context, st driver.Stmt, args []driver.NamedValue) (driver.Result, error) {
+	if e, ok := st.(driver.StmtExecContext); ok {
+		return e.ExecContext(ctx, args)
+	}
+	values, err := unnamed(args)
+	if err != nil {
+		return nil, err
+	}
+	return st.Exec(values) //nolint:staticcheck // a driver without contexts
 }
 
 func queryStatement(ctx context.Context, st driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
@@ -77,12 +92,19 @@ func unnamed(args []driver.NamedValue) ([]driver.Value, error) {
 type transaction struct {
 	driver.Tx
 	session *session
+	ctx     context.Context //nolint:containedctx // of the transaction
 	scope   *scope
 }
 
-// Commit commits.
+// Commit commits. A former primary gets no commit: the transaction is taken back.
 func (t *transaction) Commit() error {
-	err := t.Tx.Commit()
+	began, err := t.session.sending()
+	if err != nil {
+		t.end(t.Tx.Rollback())
+		return err
+	}
+	err = t.Tx.Commit()
+	t.session.failed(t.ctx, began, err)
 	t.end(err)
 	return err
 }
@@ -102,24 +124,38 @@ func (t *transaction) Rollback() error {
 
 func (t *transaction) end(err error) {
 	t.session.inTx = err != nil // a failed end may leave it open
+	t.session.inReadOnly = false
 	t.scope.end()
 }
 
 // rows are the rows of a query whose scope wants to know when they are closed.
 type rows struct {
 	driver.Rows
-	scope *scope
+	session *session
+	began   time.Time // see sending
+	scope   *scope
 }
 
-// watchRows ties rows to the scope in ctx, if there is one.
-func watchRows(ctx context.Context, inner driver.Rows, err error) (driver.Rows, error) {
+// watchRows ties rows to the scope in ctx, if there is one, and learns from the
+// errors of a query.
+func (s *session) watchRows(ctx context.Context, began time.Time, inner driver.Rows, err error) (driver.Rows, error) {
 	if err != nil {
+		s.failed(ctx, began, err)
 		return nil, err
 	}
-	if s := scopeOf(ctx); s != nil {
-		return &rows{inner, s}, nil
+	if scope := scopeOf(ctx); scope != nil {
+		return &rows{inner, s, began, scope}, nil
 	}
 	return inner, nil
+}
+
+// Next reads a row.
+func (r *rows) Next(dest []driver.Value) error {
+	err := r.Rows.Next(dest)
+	if err != nil && !isEnd(err) {
+		r.session.failed(r.scope, r.began, err)
+	}
+	return err
 }
 
 // Close closes the rows and ends their scope.

@@ -1,0 +1,140 @@
+package sqlshard
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/dialect"
+	"github.com/shardway/shardway/topology"
+)
+
+// seat is the place of a session in a replica set while a Conn has it. The zero
+// value is a session of a shard whose servers are not watched.
+type seat struct {
+	set       *replicaSet
+	position  int    // of the server in the set
+	demotions uint64 // of the server when it was chosen
+	reads     bool   // the Conn is for reads
+	unit      *unit
+}
+
+// now describes the server as it is known now.
+func (a *seat) now() topology.Server {
+	set, _ := a.set.monitor.Current()
+	return set.Server(a.position)
+}
+
+// primary reports whether the server is primary still.
+func (a *seat) primary() bool {
+	s := a.now()
+	return s.Role == topology.RolePrimary && s.Demotions == a.demotions
+}
+
+// DemotedError is the error of a statement on a connection to a server that was
+// primary when the connection was opened and was seen to be primary no longer.
+// The statement was not sent. It matches [shardway.ErrUnavailable].
+type DemotedError struct {
+	Server string // address
+}
+
+// Error names the server.
+func (e *DemotedError) Error() string {
+	return fmt.Sprintf("server %q is not primary any more: the statement was not sent", e.Server)
+}
+
+// Is reports whether target is [shardway.ErrUnavailable].
+func (e *DemotedError) Is(target error) bool { return target == shardway.ErrUnavailable }
+
+// SafeToRetry is true: nothing reached a server.
+func (e *DemotedError) SafeToRetry() bool { return true }
+
+// sending is called before a statement is sent. It refuses what a former
+// primary must not get, and returns the time where it is needed later.
+func (s *session) sending() (began time.Time, err error) {
+	if s.seat.set == nil {
+		return time.Time{}, nil
+	}
+	if !s.seat.reads && s.seat.now().Demotions != s.seat.demotions {
+		s.dirty = true
+		return time.Time{}, &DemotedError{Server: s.pool.address}
+	}
+	return time.Now(), nil
+}
+
+// failed learns from the error of a statement that was sent.
+func (s *session) failed(ctx context.Context, began time.Time, err error) {
+	switch {
+	case err == nil || errors.Is(err, driver.ErrSkip):
+	case s.pool.engine.dialect.ReadOnly(err):
+		s.refusedWrite(began, err)
+	case s.seat.set != nil && !over(ctx) && s.pool.classify(err) == dialect.Lost:
+		server := s.seat.now()
+		s.seat.unit.add(server.Address)
+		s.seat.set.report(s.pool, server, began, err)
+	}
+}
+
+// refusedWrite learns from a server that says it takes no writes. A secondary
+// may, and so may a transaction that its user wants to be read-only.
+func (s *session) refusedWrite(began time.Time, err error) {
+	if s.seat.reads || s.inReadOnly {
+		return
+	}
+	if !s.dirty {
+		s.pool.suspect()
+	}
+	if s.seat.set == nil {
+		return
+	}
+	if s.dirty { // it may be the user's own setting: see what the server says
+		s.seat.set.monitor.RequestCheck()
+		return
+	}
+	server := s.seat.now()
+	s.pool.cfg.Logger.Warn("a primary takes no writes", "server", server.Address, "error", err)
+	s.seat.unit.add(server.Address)
+	s.seat.set.tell(server, began, err)
+}
+
+// report tells the monitor of an error of a server. Of one that answers, it
+// wants to hear itself.
+func (rs *replicaSet) report(p *pool, server topology.Server, began time.Time, err error) {
+	if p.classify(err) != dialect.Lost {
+		rs.monitor.RequestCheck()
+		return
+	}
+	rs.tell(server, began, err)
+}
+
+// tell makes a server unknown, unless the monitor has heard of it since then,
+// and has it checked at once.
+func (rs *replicaSet) tell(server topology.Server, began time.Time, err error) {
+	rs.monitor.Report(topology.Observation{Address: server.Address, Generation: server.Generation, At: began, Err: err})
+}
+
+// heeded is what a pool knows of its server.
+type heeded struct {
+	set       *replicaSet
+	demotions uint64
+}
+
+// heed has the sessions opened so far closed if their server has stopped being
+// primary since it was called the last time; it reports whether that is so.
+func (p *pool) heed(rs *replicaSet, demotions uint64) bool {
+	for {
+		known := p.heeded.Load()
+		if known != nil && known.set == rs && known.demotions >= demotions {
+			return false
+		}
+		if p.heeded.CompareAndSwap(known, &heeded{rs, demotions}) {
+			if demotions > 0 {
+				p.suspect()
+			}
+			return demotions > 0
+		}
+	}
+}

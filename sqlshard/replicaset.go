@@ -1,0 +1,171 @@
+package sqlshard
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/selection"
+	"github.com/shardway/shardway/topology"
+)
+
+// replicaSet watches the servers of one location, because there is a choice to
+// make. It begins with the first choice and ends when nobody has made one for
+// long, when its shard is elsewhere, or with the DB.
+type replicaSet struct {
+	places   *places
+	location shardway.Location
+	prober   topology.Prober
+	monitor  *topology.Monitor
+	selector *selection.Selector
+	pools    []atomic.Pointer[pool] // by position of the server; nil where none was needed yet
+	used     atomic.Bool            // since the last tick
+	ended    atomic.Bool            // set under places.mu
+	cancel   context.CancelFunc
+}
+
+// watch returns a new replica set. places.mu is held: nothing here waits.
+func (pl *places) watch(l shardway.Location) (*replicaSet, error) {
+	e, err := pl.engine(l.Engine)
+	if err != nil {
+		return nil, err
+	}
+	if e.replicated == nil {
+		return nil, &shardway.ArgumentError{Argument: "Engines", Value: l.Engine, Reason: "has no prober, which choosing among servers needs"}
+	}
+	servers := make([]topology.Server, len(l.Servers))
+	for i, s := range l.Servers {
+		servers[i] = topology.Server{Address: s.Address, Tags: topology.NewTags(s.Tags)}
+	}
+	set, err := topology.NewSet(topology.Config{Kind: topology.KindReplicaSet, Heartbeat: pl.cfg.Servers.Heartbeat}, servers)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", shardway.ErrInvalid, err)
+	}
+	rs := &replicaSet{places: pl, location: l, pools: make([]atomic.Pointer[pool], len(l.Servers))}
+	if rs.prober, err = e.replicated.Prober(l.Database, pl.cfg.Servers.Credentials); err != nil {
+		return nil, fmt.Errorf("opening a prober: %w", err)
+	}
+	if rs.monitor, err = topology.OpenMonitor(topology.MonitorConfig{Set: set, Prober: rs.prober}); err != nil {
+		rs.closeProber()
+		return nil, err
+	}
+	rs.selector, err = selection.NewSelector(selection.Config{
+		Source: rs.monitor, Logger: pl.cfg.Logger,
+		LocalThreshold: pl.cfg.Servers.LocalThreshold, SelectionTimeout: pl.cfg.Servers.SelectionTimeout,
+	})
+	if err != nil {
+		panic("sqlshard: " + err.Error()) // validate has seen the configuration
+	}
+	var ctx context.Context
+	ctx, rs.cancel = context.WithCancel(context.Background())
+	rs.used.Store(true)
+	pl.watching.Go(func() { rs.run(ctx) })
+	return rs, nil
+}
+
+// stop ends the set soon. places.mu is held.
+func (rs *replicaSet) stop() {
+	rs.ended.Store(true)
+	rs.cancel()
+}
+
+// run has the sessions of demoted servers dropped, until the set ends or nobody
+// uses it.
+func (rs *replicaSet) run(ctx context.Context) {
+	defer rs.closeProber()
+	defer rs.monitor.Close()
+	var tick <-chan time.Time
+	if life := rs.places.cfg.MaxIdleTime; life > 0 {
+		ticker := time.NewTicker(life/2 + 1)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	for idle := 0; ; {
+		set, changed := rs.monitor.Current()
+		rs.heed(set)
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-tick:
+			if idle++; rs.busy(set) {
+				idle = 0
+			}
+			if idle >= 2 && rs.places.dismiss(rs) {
+				return
+			}
+		}
+	}
+}
+
+func (rs *replicaSet) closeProber() {
+	if c, ok := rs.prober.(io.Closer); ok {
+		_ = c.Close() // its connections only read
+	}
+}
+
+// busy reports whether the set was used since it was asked the last time, or is now.
+func (rs *replicaSet) busy(set topology.Set) bool {
+	busy := rs.used.Swap(false)
+	for i := range set.Len() {
+		busy = busy || set.Load(i).InFlight() > 0
+	}
+	return busy
+}
+
+// heed drops the idle sessions to servers that have stopped being primary.
+func (rs *replicaSet) heed(set topology.Set) {
+	for i := range set.Len() {
+		p := rs.pools[i].Load()
+		if p == nil {
+			continue
+		}
+		if s := set.Server(i); p.heed(rs, s.Demotions) {
+			rs.places.cfg.Logger.Warn("dropping the sessions to a server that is no longer primary", "server", s.Address, "role", s.Role.String())
+			p.host.closeIdle(p, func(s *session) bool { return !s.current() })
+		}
+	}
+}
+
+// pool returns the pool of the server at a position, or errRetired when the set
+// has ended.
+func (rs *replicaSet) pool(i int) (*pool, error) {
+	if p := rs.pools[i].Load(); p != nil {
+		return p, nil
+	}
+	pl := rs.places
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if rs.ended.Load() {
+		return nil, errRetired
+	}
+	p, err := pl.open(keyOf(rs.location, i))
+	if err == nil {
+		rs.pools[i].Store(p)
+	}
+	return p, err
+}
+
+// await waits until every server was checked once, or ctx ends.
+func (rs *replicaSet) await(ctx context.Context) topology.Set {
+	for {
+		set, changed := rs.monitor.Current()
+		checked := 0
+		for i := range set.Len() {
+			if !set.Server(i).LastUpdate.IsZero() {
+				checked++
+			}
+		}
+		if checked == set.Len() || set.Closed() {
+			return set
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return set
+		}
+	}
+}
