@@ -5,8 +5,10 @@ import (
 	"log"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/catalog"
 	"github.com/shardway/shardway/postgres"
 	"github.com/shardway/shardway/sqlshard"
+	"github.com/shardway/shardway/store/sqlstore"
 )
 
 // The README's snippet: it needs a server, so it is compiled and not run. What
@@ -31,4 +33,19 @@ func Example() {
 	if err != nil {
 		log.Print(err)
 	}
+}
+
+// The README's snippet for changing a map. The catalog's changes are run
+// against real servers in package catalog.
+func Example_catalog() {
+	ctx, secret := context.Background(), ""
+
+	source, err := postgres.GlobalStore("postgres://catalog@gsm.internal/shardmaps")
+	locals, err := sqlstore.NewLocals([]shardway.Engine{postgres.Engine{}}, shardway.Credentials{User: "catalog", Password: secret})
+	c, err := catalog.New(source, locals, catalog.Config{Who: "ann"})
+	customers, err := c.ShardMap(ctx, "customers")
+	mapping, err := c.MappingForKey(ctx, customers, shardway.Int64Key(500))
+	result, err := c.Do(ctx, catalog.SplitMapping{Mapping: mapping, At: shardway.Int64Key(500), Reason: "shard is full"})
+
+	log.Print(result.Summary, err)
 }
