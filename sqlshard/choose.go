@@ -90,10 +90,10 @@ var errFailed = fmt.Errorf("server failed: %w", shardway.ErrUnavailable)
 
 // onChosen opens a session on a server and validates it. The operation counted
 // on the server ends with the Conn, or here.
-func (o *opener) onChosen(ctx context.Context, route shardway.Route, rs *replicaSet, w *opening) (conn *Conn, err error) {
-	conn = &Conn{route: route}
+func (o *opener) onChosen(ctx context.Context, route shardway.Route, rs *replicaSet, w *opening) (*Conn, error) {
+	conn := &Conn{route: route}
 	w.server = ""
-	if err = rs.choose(ctx, w, &conn.choice); err != nil {
+	if err := rs.choose(ctx, w, &conn.choice); err != nil {
 		return nil, err
 	}
 	done := false

@@ -167,7 +167,9 @@ func (r *replicas) connect(cfg sqlshard.Config) *sqlshard.DB[int64] {
 	if cfg.Servers.LocalThreshold == 0 {
 		cfg.Servers.LocalThreshold = time.Minute
 	}
-	cfg.Servers.Heartbeat = 500 * time.Millisecond
+	if cfg.Servers.Heartbeat == 0 {
+		cfg.Servers.Heartbeat = 500 * time.Millisecond
+	}
 	return (&rig{t: r.t, engine: r.engine, login: r.login, source: r.source}).open(cfg)
 }
 
