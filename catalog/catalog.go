@@ -19,6 +19,7 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"os/user"
 	"time"
 
 	"github.com/shardway/shardway"
@@ -75,14 +76,25 @@ func New(global store.Global, locals Locals, cfg Config) (*Catalog, error) {
 		return nil, &shardway.ArgumentError{Argument: "Wait", Value: cfg.Wait.String(), Reason: "is negative"}
 	}
 	if cfg.Who == "" {
-		host, _ := os.Hostname()
-		cfg.Who = os.Getenv("USER") + "@" + host
+		cfg.Who = defaultWho()
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	owner := fmt.Sprintf("%s/%d/%04x", cfg.Who, os.Getpid(), store.NewID()&0xffff)
 	return &Catalog{global: global, locals: locals, cfg: cfg, owner: owner}, nil
+}
+
+func defaultWho() string {
+	host, _ := os.Hostname()
+	name := os.Getenv("USER")
+	if name == "" { // containers, cron
+		name = fmt.Sprint("uid ", os.Getuid())
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
+	}
+	return name + "@" + host
 }
 
 // ShardMaps returns all shard maps, ordered by name.

@@ -14,6 +14,10 @@ import (
 // Preview returns what a change would do now, or why it would be refused, and
 // changes nothing. The ids in the result are not the ones that Do will give.
 func (c *Catalog) Preview(ctx context.Context, ch Change) (Result, error) {
+	ch, err := c.look(ctx, ch, true)
+	if err != nil {
+		return Result{}, err
+	}
 	p, err := c.preview(ctx, ch)
 	if err != nil {
 		return Result{}, err
@@ -24,6 +28,14 @@ func (c *Catalog) Preview(ctx context.Context, ch Change) (Result, error) {
 		}
 	}
 	return p.outcome(0), nil
+}
+
+// look lets a change find out what no row of the global store tells.
+func (c *Catalog) look(ctx context.Context, ch Change, dry bool) (Change, error) {
+	if u, ok := ch.(UpdateShard); ok {
+		return u.look(ctx, c, dry)
+	}
+	return ch, nil
 }
 
 // preview plans a change and writes nothing. Whether a lock has expired is for
@@ -61,8 +73,8 @@ func (p *plan) outcome(id store.OperationID) Result {
 // Do makes a change and returns what it has left behind. Every error means
 // that nothing has changed, except a [PendingError] with the id of this very
 // change and an error that wraps [store.ErrUnknownOutcome]: then
-// [Catalog.Outcome] tells, and the change is finished or taken back by whoever
-// meets it next.
+// [Catalog.Outcome] tells, by the operation in the Result, and the change is
+// finished or taken back by whoever meets it next.
 //
 // A change that meets the operation of another client waits for it
 // (Config.Wait), and finishes it or takes it back when that client is dead.
@@ -97,6 +109,10 @@ func (c *Catalog) Do(ctx context.Context, ch Change) (Result, error) {
 	}
 }
 
+// errNoOperation is a mark that no change has left behind: the rows of the
+// global store do not belong together.
+var errNoOperation = errors.New("the global store does not know this operation: its contents are damaged")
+
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -110,6 +126,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // attempt makes a change unless a row it needs is in another operation's hands.
 func (c *Catalog) attempt(ctx context.Context, ch Change) (Result, error) {
+	ch, err := c.look(ctx, ch, false)
+	if err != nil {
+		return Result{}, err
+	}
 	p, err := c.preview(ctx, ch)
 	if err != nil {
 		return Result{}, err
@@ -150,115 +170,6 @@ func (c *Catalog) attempt(ctx context.Context, ch Change) (Result, error) {
 		return Result{Operation: op.ID}, fmt.Errorf("%s %s of shard map %q: %w", op.Kind, op.Summary, op.Map.Name, err)
 	}
 	return Result{Operation: op.ID}, &PendingError{Operation: op.ID, Object: op.Summary, Owner: op.Owner, Err: err}
-}
-
-// errNoOperation is a mark that no change has left behind: the rows of the
-// global store do not belong together.
-var errNoOperation = errors.New("the global store does not know this operation: its contents are damaged")
-
-// prepare plans the change once more, inside the transaction that writes it.
-// An error with an operation means that this may have been written.
-func (c *Catalog) prepare(ctx context.Context, ch Change) (op *store.Operation, p *plan, err error) {
-	id := store.OperationID(store.NewID())
-	leased := time.Now()
-	err = c.global.Update(ctx, ch.target(), func(tx store.Reader, now time.Time) (store.Delta, error) {
-		op = nil // this may be another try
-		if p, err = ch.plan(ctx, c.state(tx, now)); err != nil || p.nothing {
-			return store.Delta{}, err
-		}
-		op = &store.Operation{
-			ID: id, Kind: p.kind, Map: p.m, Steps: p.steps, Who: c.cfg.Who, Reason: p.reason, Summary: p.summary,
-			Started: now, Epoch: 1, Owner: c.owner, LeaseUntil: now.Add(c.cfg.Lease),
-		}
-		d := store.Delta{AddMap: p.addMap, DropMap: p.dropMap, Lock: p.locks}
-		if len(p.steps) > 0 {
-			d.Prepare = op
-			return d, nil
-		}
-		d.History = []store.Entry{entry(op, now, store.Done)}
-		return d, nil
-	})
-	lost := errors.Is(err, store.ErrUnknownOutcome)
-	switch {
-	case lost && op != nil:
-		return c.prepared(ctx, op, p, err)
-	case err != nil && (!lost || p == nil):
-		return nil, nil, err
-	case op != nil:
-		c.hold(op, leased)
-	}
-	return op, p, nil
-}
-
-// prepared finds out whether a transaction whose acknowledgement was lost has
-// taken place. It asks inside an Update: that waits for the lost transaction.
-func (c *Catalog) prepared(ctx context.Context, op *store.Operation, p *plan, cause error) (*store.Operation, *plan, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Lease)
-	defer cancel()
-	o := store.Unknown
-	err := retry(ctx, func() error {
-		return c.global.Update(ctx, lockOf(op), func(tx store.Reader, _ time.Time) (store.Delta, error) {
-			ops, err := tx.Operations(ctx, store.OperationQuery{ID: op.ID})
-			if len(ops) > 0 {
-				*op = ops[0]
-			}
-			if err == nil {
-				o, err = outcome(ctx, tx, op.ID)
-			}
-			return store.Delta{}, err
-		})
-	})
-	if errors.Is(err, shardway.ErrMapNotFound) { // the lost transaction may have dropped it
-		o, err = c.Outcome(ctx, op.ID)
-	}
-	switch {
-	case err != nil:
-		return op, p, fmt.Errorf("writing operation %s (%s): %w", op.ID, op.Kind, cause)
-	case o == store.Unknown:
-		return nil, p, fmt.Errorf("writing operation %s (%s): not done: %w: %s", op.ID, op.Kind, shardway.ErrUnavailable, cause.Error())
-	}
-	c.hold(op, time.Now().Add(-c.cfg.Lease/2))
-	return op, p, nil
-}
-
-// lockOf returns the map by which changes to an operation are serialised.
-func lockOf(op *store.Operation) shardway.MapID {
-	if op.Kind == createShardMap {
-		return 0
-	}
-	return op.Map.ID
-}
-
-func entry(op *store.Operation, now time.Time, o store.Outcome) store.Entry {
-	e := store.Entry{
-		Operation: op.ID, At: now, MapID: op.Map.ID, MapName: op.Map.Name, Kind: op.Kind,
-		Outcome: o, Who: op.Who, Reason: op.Reason, Summary: op.Summary,
-	}
-	if o != store.Done || len(op.Steps) == 0 {
-		return e
-	}
-	e.Ranges = changedRanges(op)
-	return e
-}
-
-// maxRanges bounds how many ranges a history entry lists; beyond it routers
-// load the whole map.
-const maxRanges = 256
-
-func changedRanges(op *store.Operation) []shardway.Range {
-	var ranges []shardway.Range
-	for _, step := range op.Steps {
-		if step.Before != nil || step.After != nil || len(ranges)+len(step.Remove)+len(step.Add) > maxRanges {
-			return nil
-		}
-		for _, m := range step.Remove {
-			ranges = append(ranges, m.Range)
-		}
-		for _, m := range step.Add {
-			ranges = append(ranges, m.Range)
-		}
-	}
-	return ranges
 }
 
 // execute brings a prepared operation to its end: forward, and when that fails,

@@ -174,8 +174,8 @@ func overlapError(m shardway.ShardMap, shards []store.ShardRow, added, existing 
 // UpdateMapping changes status or shard of a mapping, or both at once. Fields
 // left nil stay as they are; with both nil nothing happens. A mapping that is
 // online before and after cannot change its shard ([shardway.ErrMappingOnline]).
-// Only the map changes: moving the rows is up to the caller, or to package
-// movement.
+// What is set is written, and gives the mapping a new id, even when it is so
+// already. Only the map changes: moving the rows is up to the caller.
 type UpdateMapping struct {
 	Mapping shardway.Mapping // as read; [shardway.ErrStale] when it has changed since
 	Status  *shardway.MappingStatus
@@ -270,6 +270,9 @@ func (ch DeleteMapping) plan(ctx context.Context, s *state) (*plan, error) {
 
 // currentMapping returns the map and the current row of a mapping given by value.
 func (s *state) currentMapping(ctx context.Context, given shardway.Mapping, token shardway.LockToken) (shardway.ShardMap, shardway.Mapping, error) {
+	if given.ID == 0 {
+		return shardway.ShardMap{}, given, &shardway.ArgumentError{Argument: "mapping", Reason: "is missing"}
+	}
 	m, err := s.mapByID(ctx, given.MapID, "of mapping "+given.ID.String())
 	if err != nil {
 		return m, given, err

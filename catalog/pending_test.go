@@ -89,6 +89,13 @@ func TestPending(t *testing.T) {
 		if err := h.finish(); err != nil {
 			t.Errorf("the holder's change: %v", err)
 		}
+		h = rg.hold(catalog.Config{Lease: time.Hour}, 2, catalog.SplitMapping{Mapping: w.c, At: k(250), Token: token})
+		if _, err := second.Do(t.Context(), catalog.UnlockOwner{Map: w.ranges, Token: token}); !errors.Is(err, shardway.ErrPending) {
+			t.Errorf("unlocking what is being split: %v", err)
+		}
+		if err := h.finish(); err != nil {
+			t.Errorf("the holder's change: %v", err)
+		}
 		if o, err := second.Outcome(t.Context(), ops[0].ID); o != store.Done || err != nil {
 			t.Errorf("Outcome = %s, %v", o, err)
 		}
@@ -111,15 +118,18 @@ func TestWaits(t *testing.T) {
 			{catalog.SplitMapping{Mapping: w.a, At: k(50)}, catalog.SplitMapping{Mapping: w.a, At: k(60)}, shardway.ErrStale},
 			{
 				catalog.DeleteMapping{Mapping: w.b},
-				catalog.AddMappings{Map: w.ranges, New: []catalog.NewMapping{newRange(w.s2.ID, 100, 200)}}, nil,
+				catalog.AddMappings{Map: w.ranges, New: []catalog.NewMapping{newRange(w.s2.ID, 100, 200)}},
+				nil,
 			},
 			{
 				catalog.DeleteMapping{Mapping: w.two},
-				catalog.AddMappings{Map: w.points, New: []catalog.NewMapping{{Range: shardway.RangeFrom(k(2)), ShardID: w.p1.ID}}}, nil,
+				catalog.AddMappings{Map: w.points, New: []catalog.NewMapping{{Range: shardway.RangeFrom(k(2)), ShardID: w.p1.ID}}},
+				nil,
 			},
 			{
 				catalog.DeleteShard{Shard: x3},
-				catalog.AddMappings{Map: w.ranges, New: []catalog.NewMapping{newRange(x3.ID, 800, 900)}}, shardway.ErrShardNotFound,
+				catalog.AddMappings{Map: w.ranges, New: []catalog.NewMapping{newRange(x3.ID, 800, 900)}},
+				shardway.ErrShardNotFound,
 			},
 			{
 				catalog.UpdateShard{Shard: w.s3, Name: ptr("third")},
@@ -317,5 +327,44 @@ func TestOrphanedMark(t *testing.T) {
 	_, err := rg.client(catalog.Config{Wait: time.Hour}).Do(t.Context(), catalog.SplitMapping{Mapping: s.world.a, At: k(50)})
 	if !errors.Is(err, shardway.ErrPending) || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("Do = %v", err)
+	}
+}
+
+// TestBigCounters lets the stores' counters stand where narrower numbers end:
+// changes, and their recovery, go on (UPG-04).
+func TestBigCounters(t *testing.T) {
+	t.Parallel()
+	for _, f := range fleets {
+		f.enter(t)
+		t.Run(string(f.engine), func(t *testing.T) {
+			t.Parallel()
+			f.require(t)
+			for _, n := range []int64{1<<31 - 2, 1<<32 - 2, 1<<53 - 2} {
+				t.Run(fmt.Sprint(n), func(t *testing.T) {
+					s := f.take(t, true)
+					rg, w := s.rig(t), s.world
+					s.exec(t, s.global, s.d.SQL(fmt.Sprintf("UPDATE {counters} SET operation_seq = %d", n)),
+						s.d.SQL(fmt.Sprintf("UPDATE {shard_maps} SET generation = %d", n)))
+					c := rg.client(catalog.Config{})
+					left, parts := w.a, []shardway.Mapping(nil)
+					for at := int64(90); at > 60; at -= 10 {
+						parts = do(t, c, catalog.SplitMapping{Mapping: left, At: k(at)}).Mappings
+						left = parts[0]
+					}
+					dead := &faults{rig: rg, at: 2, kind: killAfter}
+					if _, err := dead.client(catalog.Config{}).Do(t.Context(), catalog.DeleteMapping{Mapping: w.b}); !errors.Is(err, errKilled) {
+						t.Fatalf("Do = %v", err)
+					}
+					if rec, err := c.Recover(t.Context(), true); err != nil || len(rec) != 1 || rec[0].Outcome != store.Done || rec[0].Operation.Seq != n+4 {
+						t.Errorf("Recover = %+v, %v", rec, err)
+					}
+					m, err := c.ShardMap(t.Context(), w.ranges.Name)
+					if err != nil || m.Generation != n+4 {
+						t.Errorf("generation is %d, %v, want %d", m.Generation, err, n+4)
+					}
+					rg.look(t).checkSettled(t)
+				})
+			}
+		})
 	}
 }

@@ -100,15 +100,27 @@ func checkServers(l shardway.Location) error {
 }
 
 // UpdateShard changes name, location or status of a shard in place. Fields
-// left nil stay as they are. A new location must hold this shard's database,
-// its local store included: that is checked. It is how to follow a renamed
-// database, a moved host, or a changed set of servers and tags.
+// left nil stay as they are. It is how to follow a renamed database, a moved
+// host, or a changed set of servers and tags.
+//
+// A location with none of the servers before must hold this shard's database
+// all the same: one whose local store does not have exactly the mappings of the
+// shard is [store.ErrMapsDiffer]. When it is a copy, the database at the old
+// location loses the shard's mappings in the same change, so that programs with
+// an old route cannot go on there; it must be reachable for that, unless
+// OldGone says that nobody can reach it any more.
 type UpdateShard struct {
 	Shard    shardway.Shard // as read; [shardway.ErrStale] when it has changed since
 	Name     *string
 	Location *shardway.Location
 	Status   *shardway.ShardStatus
-	Reason   string // for the history; may be empty
+	// OldGone promises that the database at the old location is gone for good.
+	// It is not asked any more, and operations of dead clients that wait for it
+	// do not keep the shard from moving.
+	OldGone bool
+	Reason  string // for the history; may be empty
+
+	move relocation // found out before planning
 }
 
 func (ch UpdateShard) target() shardway.MapID { return ch.Shard.MapID }
@@ -135,6 +147,11 @@ func (ch UpdateShard) plan(ctx context.Context, s *state) (*plan, error) {
 	if err := s.checkShard(ctx, m, &after); err != nil {
 		return nil, fmt.Errorf("updating shard %q of shard map %q: %w", before.Name, m.Name, err)
 	}
+	if !after.Location.Overlaps(before.Location) {
+		if err := s.checkIdle(ctx, m, before, ch.move.claimed); err != nil {
+			return nil, err
+		}
+	}
 	summary := fmt.Sprintf("shard %q at %s, %s", before.Name, before.Location, before.Status)
 	if ch.Name != nil || ch.Location != nil {
 		summary += fmt.Sprintf(" → %q at %s", after.Name, after.Location)
@@ -142,11 +159,15 @@ func (ch UpdateShard) plan(ctx context.Context, s *state) (*plan, error) {
 	if ch.Status != nil {
 		summary += fmt.Sprintf(" → %s", after.Status)
 	}
-	return &plan{
+	p := &plan{
 		kind: "update shard", reason: ch.Reason, summary: summary, m: m,
 		steps:  []store.Step{{Shard: after, Before: &before, After: &after}},
 		result: Result{Map: m, Shards: []shardway.Shard{after}},
-	}, nil
+	}
+	if !ch.move.copied {
+		return p, nil
+	}
+	return p, s.emptyOld(ctx, p)
 }
 
 // DeleteShard takes a shard out of its map. One with mappings, offline ones

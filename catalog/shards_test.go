@@ -101,7 +101,7 @@ func TestMovedDatabase(t *testing.T) {
 		c := rg.client(catalog.Config{})
 		rg.alias["new-host"] = "db-s1"
 		rg.shut("db-s1", true)
-		moved := do(t, c, catalog.UpdateShard{Shard: w.s1, Location: ptr(at("New-Host"))}).Shards[0]
+		moved := do(t, c, catalog.UpdateShard{Shard: w.s1, Location: ptr(at("New-Host")), OldGone: true}).Shards[0]
 		if moved.ID != w.s1.ID || moved.Location.Servers[0].Address != "new-host" {
 			t.Errorf("moved shard is %+v", moved)
 		}
@@ -151,7 +151,8 @@ func followShard(t *testing.T, e engine, n int32) {
 		t.Errorf("while the server is down, Recover = %+v, %v", rec, err)
 	}
 	rg.alias["new-host"] = "db-s1"
-	do(t, c, catalog.UpdateShard{Shard: w.s1, Location: ptr(at("new-host"))})
+	refused(t, c, catalog.UpdateShard{Shard: w.s1, Location: ptr(at("new-host"))}, shardway.ErrUnavailable, "gone")
+	do(t, c, catalog.UpdateShard{Shard: w.s1, Location: ptr(at("new-host")), OldGone: true})
 	if rec, err := c.Recover(t.Context(), true); err != nil || len(rec) != 1 || rec[0].Outcome == store.Pending {
 		t.Errorf("Recover = %+v, %v", rec, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -78,21 +79,29 @@ type Step struct {
 	After  *shardway.Shard // shard row after; nil when the step removes the shard or leaves it alone
 	Remove []shardway.Mapping
 	Add    []shardway.Mapping
+	// LocalOnly is set when the step says nothing about the rows of the global
+	// store: those are what the other steps say.
+	LocalOnly bool
 }
 
-// Removed and Added return the mappings of all steps.
+// GlobalSteps returns the steps that the rows of the global store follow.
+func (o *Operation) GlobalSteps() []Step {
+	return slices.DeleteFunc(slices.Clone(o.Steps), func(s Step) bool { return s.LocalOnly })
+}
+
+// Removed returns the mappings that the operation removes from the global store.
 func (o *Operation) Removed() []shardway.Mapping {
 	var all []shardway.Mapping
-	for _, s := range o.Steps {
+	for _, s := range o.GlobalSteps() {
 		all = append(all, s.Remove...)
 	}
 	return all
 }
 
-// Added returns the mappings that the operation adds.
+// Added returns the mappings that the operation adds to the global store.
 func (o *Operation) Added() []shardway.Mapping {
 	var all []shardway.Mapping
-	for _, s := range o.Steps {
+	for _, s := range o.GlobalSteps() {
 		all = append(all, s.Add...)
 	}
 	return all

@@ -95,12 +95,12 @@ func (s *state) prepare(given *store.Operation) error {
 	s.seq++
 	given.Seq = s.seq
 	o := copyOperation(*given)
-	for _, step := range o.Steps {
+	for _, step := range o.GlobalSteps() {
 		if err := s.mark(&o, &step); err != nil {
 			return err
 		}
 	}
-	for _, step := range o.Steps {
+	for _, step := range o.GlobalSteps() {
 		if err := s.insertPending(&o, &step); err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (s *state) publish(given *store.Operation) (generation int64, err error) {
 			delete(s.mappings, id)
 		}
 	}
-	for _, step := range o.Steps {
+	for _, step := range o.GlobalSteps() {
 		if step.Before != nil {
 			delete(s.shards, step.Before.ID)
 		}

@@ -11,7 +11,7 @@ import (
 
 // prepare marks what the operation removes and adds the rest as pending.
 func (w *writer) prepare(ctx context.Context, o *store.Operation) error {
-	for _, s := range o.Steps {
+	for _, s := range o.GlobalSteps() {
 		if err := w.markShard(ctx, o, s.Before); err != nil {
 			return err
 		}
@@ -25,7 +25,7 @@ func (w *writer) prepare(ctx context.Context, o *store.Operation) error {
 	if marked != int64(len(removed)) {
 		return fmt.Errorf("%d of %d mappings have changed: %w", int64(len(removed))-marked, len(removed), shardway.ErrStale)
 	}
-	for _, s := range o.Steps {
+	for _, s := range o.GlobalSteps() {
 		if s.Before == nil && s.After != nil {
 			if err := w.addShard(ctx, o, *s.After); err != nil {
 				return err

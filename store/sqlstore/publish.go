@@ -14,7 +14,7 @@ func (w *writer) publish(ctx context.Context, o *store.Operation) (generation in
 	if err != nil {
 		return 0, err
 	}
-	for _, s := range o.Steps {
+	for _, s := range o.GlobalSteps() {
 		if err := w.publishShard(ctx, o, s); err != nil {
 			return 0, err
 		}
@@ -100,7 +100,7 @@ func (w *writer) abort(ctx context.Context, o *store.Operation) error {
 	if err := checkCounts(o, removed, added); err != nil {
 		return err
 	}
-	for _, s := range o.Steps {
+	for _, s := range o.GlobalSteps() {
 		text, shard := `UPDATE {shards} SET op_id = 0 WHERE shard_id = ? AND op_id = ?`, s.Before
 		if s.Before == nil {
 			text, shard = `DELETE FROM {shards} WHERE shard_id = ? AND op_id = ? AND pending = 1`, s.After
