@@ -48,7 +48,9 @@ func (pl *places) watch(l shardway.Location) (*replicaSet, error) {
 	if rs.prober, err = e.replicated.Prober(l.Database, pl.cfg.Servers.Credentials); err != nil {
 		return nil, fmt.Errorf("opening a prober: %w", err)
 	}
-	if rs.monitor, err = topology.OpenMonitor(topology.MonitorConfig{Set: set, Prober: rs.prober}); err != nil {
+	if rs.monitor, err = topology.OpenMonitor(topology.MonitorConfig{
+		Set: set, Prober: rs.prober, ProbeTimeout: max(minProbeTimeout, set.Heartbeat()),
+	}); err != nil {
 		rs.closeProber()
 		return nil, err
 	}
@@ -65,6 +67,10 @@ func (pl *places) watch(l shardway.Location) (*replicaSet, error) {
 	pl.watching.Go(func() { rs.run(ctx) })
 	return rs, nil
 }
+
+// minProbeTimeout leaves a distant server the time for the first connection,
+// which takes several round trips.
+const minProbeTimeout = 2 * time.Second
 
 // stop ends the set soon. places.mu is held.
 func (rs *replicaSet) stop() {

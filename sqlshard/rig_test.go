@@ -181,17 +181,25 @@ func (r *rig) move(key int64, shard string) {
 	r.do(catalog.UpdateMapping{Mapping: r.mapping(key), ShardID: &id, Status: &online})
 }
 
-// open returns a DB with a router of its own.
-func (r *rig) open(cfg sqlshard.Config) *sqlshard.DB[int64] {
+// handle returns the map of a router of its own.
+func (r *rig) handle() *shardway.RangeShardMap[int64] {
 	r.t.Helper()
 	router, err := shardway.Open(r.t.Context(), r.source, shardway.Config{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.t.Cleanup(func() { _ = router.Close() })
 	m, err := shardway.OpenRangeShardMap[int64](r.t.Context(), router, "customers")
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return m
+}
+
+// open returns a DB with a router of its own.
+func (r *rig) open(cfg sqlshard.Config) *sqlshard.DB[int64] {
+	r.t.Helper()
+	m := r.handle()
 	if cfg.Engines == nil {
 		cfg.Engines = []shardway.Engine{r.engine}
 	}
@@ -204,7 +212,6 @@ func (r *rig) open(cfg sqlshard.Config) *sqlshard.DB[int64] {
 	}
 	r.t.Cleanup(func() {
 		_ = db.Close()
-		_ = router.Close()
 		for _, p := range db.Stats().Pools {
 			r.t.Errorf("after Close there still is a pool: %+v", p)
 		}

@@ -19,7 +19,8 @@ type ServerConfig struct {
 	// primary after a failover, and then that for its answer. 0 is 30 s.
 	SelectionTimeout time.Duration
 	// Heartbeat is the time between two checks of a server; after an error or
-	// while a server is waited for it is 500 ms, which is also the least. 0 is 10 s.
+	// while a server is waited for it is 500 ms, which is also the least. The
+	// answer may take as long, and at least 2 s. 0 is 10 s.
 	Heartbeat time.Duration
 	// TokenWait bounds the wait for a secondary to reach a [Token] before the
 	// primary is used. 0 is 500 ms; negative does not wait.
