@@ -13,6 +13,8 @@ import (
 
 // The README's snippet: it needs a server, so it is compiled and not run. What
 // it does is run against real servers in package sqlshard.
+//
+//nolint:ineffassign,staticcheck // shows the calls alone
 func Example() {
 	ctx, secret, customerID, name := context.Background(), "", int64(4711), "Ada"
 
@@ -29,7 +31,6 @@ func Example() {
 	conn, err := db.OpenConnectionForKey(ctx, customerID)
 	defer conn.Close()
 	_, err = conn.ExecContext(ctx, `UPDATE customer SET name = $1 WHERE customer_id = $2`, name, customerID)
-
 	if err != nil {
 		log.Print(err)
 	}
@@ -37,6 +38,8 @@ func Example() {
 
 // The README's snippet for changing a map. The catalog's changes are run
 // against real servers in package catalog.
+//
+//nolint:ineffassign // shows the calls alone
 func Example_catalog() {
 	ctx, secret := context.Background(), ""
 

@@ -64,7 +64,7 @@ func attemptsOf(err error) []error {
 		return []error{err}
 	}
 	inner := failed.Unwrap()
-	if several, ok := inner.(interface{ Unwrap() []error }); ok { //nolint:errorlint // this takes the joined errors apart
+	if several, ok := inner.(interface{ Unwrap() []error }); ok {
 		if all := several.Unwrap(); len(all) > 0 {
 			return all
 		}

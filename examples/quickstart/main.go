@@ -21,10 +21,10 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Getenv("SHARDWAY_STORE"), os.Getenv("SHARDWAY_STORE_PASSWORD"), os.Stdout); err != nil {
+	err := run(ctx, os.Getenv("SHARDWAY_STORE"), os.Getenv("SHARDWAY_STORE_PASSWORD"), os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
-		stop()
 		os.Exit(1)
 	}
 }
