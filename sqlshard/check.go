@@ -26,6 +26,20 @@ var errNotHere = errors.New("the shard does not have the mapping")
 // errBroken is a session that was dead when it was to be handed out.
 var errBroken = errors.New("session is broken")
 
+// admit validates the connection and gives its session back if that fails.
+func (c *Conn) admit(ctx context.Context) (err error) {
+	answered := false
+	defer func() {
+		if !answered || err != nil { // the driver may have panicked
+			c.session.dirty = c.session.dirty || !answered || errors.Is(err, errBroken)
+			c.session.pool.checkin(c.session, false)
+		}
+	}()
+	err = c.validate(ctx)
+	answered = true
+	return err
+}
+
 // validate asks the shard whether the route still stands.
 func (c *Conn) validate(ctx context.Context) error {
 	p := c.session.pool

@@ -138,7 +138,7 @@ func TestSplitBrain(t *testing.T) {
 		defer held.Close()
 		defer inTx.Close()
 		exec(t, held, "INSERT INTO written (id) VALUES (1)")
-		st, err := held.PrepareContext(t.Context(), "INSERT INTO written (id) VALUES (100)")
+		st, err := held.PrepareContext(t.Context(), "INSERT INTO written (id) VALUES (100)") //nolint:sqlclosecheck // the connection's end ends it
 		if err != nil {
 			t.Fatal(err)
 		}

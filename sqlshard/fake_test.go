@@ -23,6 +23,7 @@ type fakeEngine struct {
 	connect func(ctx context.Context, address string) error // nil works at once
 	ask     func() (status int64, found bool, err error)    // answers validation; nil says online
 	reset   func() error                                    // of an idle session
+	exec    func(address string) error                      // of a statement without rows; nil takes it
 }
 
 func (f *fakeEngine) Name() string { return "sqlite" }
@@ -68,12 +69,13 @@ func (c fakeConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		}
 	}
 	c.f.set(func(f *fakeEngine) { f.opened++ })
-	return &fakeConn{f: c.f}, nil
+	return &fakeConn{f: c.f, address: c.address}, nil
 }
 
 type fakeConn struct {
-	f      *fakeEngine
-	closed bool
+	f       *fakeEngine
+	address string
+	closed  bool
 }
 
 func (c *fakeConn) Prepare(string) (driver.Stmt, error) { return nil, errors.New("not in this test") }
@@ -87,6 +89,15 @@ func (c *fakeConn) Close() error {
 	c.closed = true
 	c.f.set(func(f *fakeEngine) { f.open-- })
 	return nil
+}
+
+func (c *fakeConn) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
+	var exec func(string) error
+	c.f.set(func(f *fakeEngine) { exec = f.exec })
+	if exec == nil {
+		return driver.ResultNoRows, nil
+	}
+	return driver.ResultNoRows, exec(c.address)
 }
 
 func (c *fakeConn) ResetSession(context.Context) error {
@@ -132,8 +143,21 @@ func (r *fakeRows) Next(dest []driver.Value) error {
 // on shard 0, 1, 2…
 type fakeSource struct {
 	shards  int
-	mu      sync.Mutex // guards the field below
+	mu      sync.Mutex // guards the fields below
 	lookups int
+	servers []shardway.Server // of every shard; nil is one
+	version int64             // of every shard; 0 is 1
+}
+
+// serve has the shards on other servers from now on.
+func (s *fakeSource) serve(addresses ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	s.servers = nil
+	for _, a := range addresses {
+		s.servers = append(s.servers, shardway.Server{Address: a})
+	}
 }
 
 func (s *fakeSource) ShardMap(context.Context, string) (shardway.ShardMap, error) {
@@ -142,8 +166,12 @@ func (s *fakeSource) ShardMap(context.Context, string) (shardway.ShardMap, error
 
 func (s *fakeSource) shard(i int64) shardway.Shard {
 	name := "s" + string(rune('a'+i))
-	return shardway.Shard{ID: shardway.ShardID(i + 1), MapID: 1, Name: name, Version: 1, Location: shardway.Location{
-		Engine: "sqlite", Database: name, Servers: []shardway.Server{{Address: "server"}},
+	servers := s.servers
+	if servers == nil {
+		servers = []shardway.Server{{Address: "server"}}
+	}
+	return shardway.Shard{ID: shardway.ShardID(i + 1), MapID: 1, Name: name, Version: max(s.version, 1), Location: shardway.Location{
+		Engine: "sqlite", Database: name, Servers: servers,
 	}}
 }
 
@@ -168,6 +196,8 @@ func (s *fakeSource) asked() int {
 }
 
 func (s *fakeSource) Load(context.Context, shardway.ShardMap, shardway.Range, func(shardway.MappingRow) error) (shardway.MapState, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	state := shardway.MapState{Generation: 1}
 	for i := range int64(s.shards) {
 		state.Shards = append(state.Shards, s.shard(i))
@@ -185,6 +215,13 @@ func (s *fakeSource) Changes(context.Context, shardway.ShardMap, int64) (shardwa
 func openFake(t *testing.T, shards int, cfg sqlshard.Config) (db *sqlshard.DB[int64], f *fakeEngine, s *fakeSource, closeAll func()) {
 	t.Helper()
 	f, s = &fakeEngine{}, &fakeSource{shards: shards}
+	db, closeAll = openFakeEngine(t, f, f, s, cfg)
+	return db, f, s, closeAll
+}
+
+// openFakeEngine is openFake for an engine that is or wraps f.
+func openFakeEngine(t *testing.T, e shardway.Engine, f *fakeEngine, s *fakeSource, cfg sqlshard.Config) (db *sqlshard.DB[int64], closeAll func()) {
+	t.Helper()
 	router, err := shardway.Open(t.Context(), s, shardway.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -193,12 +230,12 @@ func openFake(t *testing.T, shards int, cfg sqlshard.Config) (db *sqlshard.DB[in
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Engines = []shardway.Engine{f}
+	cfg.Engines = []shardway.Engine{e}
 	db, err = sqlshard.New(m, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return db, f, s, func() {
+	return db, func() {
 		_ = db.Close()
 		_ = router.Close()
 		if open, _ := f.counts(); open != 0 {

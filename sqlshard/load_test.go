@@ -90,8 +90,8 @@ func TestStaleReplica(t *testing.T) {
 		}
 		prefer := db.With(selection.SecondaryPreferred(one, selection.MaxStaleness(time.Second)))
 		within(t, "secondary preferred", servedBy(t, prefer, 5), r.addresses(0))
-		any := db.With(selection.Secondary(one, selection.AllowDetached(true)))
-		within(t, "no bound", servedBy(t, any, 5), r.addresses(1))
+		unbounded := db.With(selection.Secondary(one, selection.AllowDetached(true)))
+		within(t, "no bound", servedBy(t, unbounded, 5), r.addresses(1))
 		r.resume(1)
 		r.set.AwaitReplay(t, 1)
 		r.alive(fresh)

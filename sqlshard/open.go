@@ -117,15 +117,9 @@ func (o *opener) occupy(ctx, limited context.Context, p *pool, conn *Conn) error
 		if o.cfg.Validation == None {
 			return nil
 		}
-		if err = conn.validate(limited); err == nil {
-			return nil
-		}
-		if !errors.Is(err, errBroken) {
-			p.checkin(s, false)
+		if err = conn.admit(limited); !errors.Is(err, errBroken) {
 			return err
 		}
-		s.dirty = true
-		p.checkin(s, false)
 		if broken++; broken == maxBroken {
 			p.suspect() // the next one is new
 		}

@@ -51,8 +51,11 @@ func TestPositions(t *testing.T) {
 		engine, version string
 		tells           bool
 	}{
-		{"postgres", "", true}, {"mysql", "10.11.6-MariaDB", true}, {"mysql", "8.4.0", true},
-		{"sqlserver", "", false}, {"sqlite", "", false},
+		{"postgres", "", true},
+		{"mysql", "10.11.6-MariaDB", true},
+		{"mysql", "8.4.0", true},
+		{"sqlserver", "", false},
+		{"sqlite", "", false},
 	} {
 		p, ok := dialectOf(t, c.engine).Positions(c.version)
 		if ok != c.tells || (p.Current != "") != c.tells || (p.Reached != "") != c.tells {
