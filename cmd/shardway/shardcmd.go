@@ -131,9 +131,10 @@ func shardUpdate(a *app) *cobra.Command {
 	var f changeFlags
 	var name, status string
 	var locations, servers []string
+	var oldGone bool
 	c := &cobra.Command{
 		Use: "update NAME --map MAP", Short: "Change a shard's name, location, servers, tags or status in place",
-		Long: "The new location must hold the same shard: its local map is checked. --server alone replaces\nthe list of servers and keeps engine and database.\n\n" + locationHelp,
+		Long: "The new location must hold the same shard: its local map is checked. When it is a copy, the old\ndatabase loses the shard's mappings in the same change; --old-gone says that it is not there any more.\n--server alone replaces the list of servers and keeps engine and database.\n\n" + locationHelp,
 		Args: arguments("NAME"),
 		Example: example("shardway shard update s1 --name north --map customers",
 			"shardway shard update s1 --location postgres://newhost:5432/tenants --map customers",
@@ -145,11 +146,12 @@ func shardUpdate(a *app) *cobra.Command {
 	c.Flags().StringArrayVar(&locations, "location", nil, "new location; may be repeated")
 	c.Flags().StringArrayVar(&servers, "server", nil, "a server, or tags of one: host:port,tag=value,...; may be repeated")
 	c.Flags().StringVar(&status, "status", "", "online, or offline: takes no new mappings")
+	c.Flags().BoolVar(&oldGone, "old-gone", false, "with a new location: the old database is gone for good and is not asked")
 	c.MarkFlagsOneRequired("name", "location", "server", "status")
 	complete(c, "status", "online", "offline")
 	f.add(c)
 	return a.withStore(c, func(ctx context.Context, s *session, args []string) error {
-		ch := catalog.UpdateShard{Reason: f.reason}
+		ch := catalog.UpdateShard{Reason: f.reason, OldGone: oldGone}
 		if c.Flags().Changed("name") {
 			ch.Name = &name
 		}

@@ -27,6 +27,10 @@ type Dialect struct {
 	maxRows  int  // rows of one insert
 	maxArgs  int  // parameters of one statement
 
+	// Ordered, when not empty, is run in a transaction that reads many rows in
+	// key order: it keeps an engine that knows nothing of a new table yet from
+	// sorting what an index has in order.
+	Ordered string
 	// SingleWriter says that the engine lets one transaction write at a time,
 	// so that waiting for one another inside the program is cheaper.
 	SingleWriter bool

@@ -21,6 +21,7 @@ var postgres = Dialect{
 	arrays:            true,
 	maxRows:           10000,
 	maxArgs:           65535,
+	Ordered:           "SET LOCAL enable_sort = off",
 	StatementSnapshot: true,
 	TransactionalDDL:  true,
 }

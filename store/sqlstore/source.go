@@ -144,6 +144,11 @@ func load(ctx context.Context, t *transaction, m shardway.ShardMap, within shard
 	if err := t.begin(ctx, dialect.Read); err != nil {
 		return err
 	}
+	if t.b.d.Ordered != "" {
+		if _, err := t.exec(ctx, t.b.d.Ordered); err != nil {
+			return err
+		}
+	}
 	if err := t.lock(ctx, globalRoot, dialect.IntentShared, mapLeaf(m.ID), dialect.Shared); err != nil {
 		return err
 	}
