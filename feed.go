@@ -14,7 +14,7 @@ const maxReread = 256
 // load reads the whole map into the cache.
 func (m *Map) load(ctx context.Context) error {
 	ok, err := m.cache.reload(func() (*snapshot, error) {
-		return loadSnapshot(ctx, m.router.src, m.described)
+		return loadSnapshot(ctx, m.router.src, m.described, m.router.cfg.StoreTimeout)
 	})
 	if err != nil {
 		return m.storeError(ctx, err)

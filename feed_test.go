@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,6 +185,54 @@ func TestFeedFails(t *testing.T) {
 		if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "customers") {
 			t.Errorf("%d lines logged:\n%s", lines, log.String())
 		}
+	})
+}
+
+// silentSource swallows the reading of whole maps once it is told to.
+type silentSource struct {
+	*fakeSource
+	silent atomic.Bool
+}
+
+func (s *silentSource) Load(ctx context.Context, m shardway.ShardMap, within shardway.Range, each func(shardway.MappingRow) error) (shardway.MapState, error) {
+	if s.silent.Load() && within.Low.IsZero() {
+		<-ctx.Done()
+		return shardway.MapState{}, ctx.Err()
+	}
+	return s.fakeSource.Load(ctx, m, within, each)
+}
+
+// A store that takes the question for the whole map and never answers: the
+// feed gives up, says so, and goes on when the store does.
+func TestFeedMeetsSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, first, _ := customers(t, shardway.Config{})
+		first.Close()
+		s := &silentSource{fakeSource: f}
+		r, err := shardway.Open(t.Context(), s, shardway.Config{LoadPolicy: shardway.Eager})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := shardway.OpenRangeShardMap[int64](t.Context(), r, "customers")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.silent.Store(true)
+		f.put("customers", ints(0, 100), "s3")
+		f.set(func(f *fakeSource) { f.history = f.maps["customers"].described.Generation })
+		poll()
+		time.Sleep(6 * time.Second) // fake time, longer than StoreTimeout
+		synctest.Wait()
+		if err := r.Stats().Maps[0].FeedError; !errors.Is(err, shardway.ErrUnavailable) || !strings.Contains(err.Error(), "5s") {
+			t.Errorf("the feed's error is %v", err)
+		}
+		cached(t, m, 5, "s1")
+		s.silent.Store(false)
+		time.Sleep(6 * time.Second) // fake time
+		synctest.Wait()
+		cached(t, m, 5, "s3")
+		r.Close()
 	})
 }
 

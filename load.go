@@ -4,19 +4,31 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/shardway/shardway/internal/interval"
 )
 
 // loadSnapshot reads a whole map. What the store says must be a map: keys in
 // order, no overlap, every shard known.
-func loadSnapshot(ctx context.Context, src Source, m ShardMap) (*snapshot, error) {
+//
+// However long that takes, the store must not fall silent for longer than
+// patience: else the answers that come in meanwhile would pile up.
+func loadSnapshot(ctx context.Context, src Source, m ShardMap, patience time.Duration) (*snapshot, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := fmt.Errorf("the store has sent nothing for %v: %w", patience, ErrUnavailable)
+	alarm := time.AfterFunc(patience, func() { cancel(silence) })
+	defer alarm.Stop()
 	s := &snapshot{kind: m.Kind, keyKind: m.KeyKind}
-	l := loading{src: src, m: m, slots: map[ShardID]uint32{}}
+	l := loading{src: src, m: m, slots: map[ShardID]uint32{}, alive: func() { alarm.Reset(patience) }}
 	if m.KeyKind.Fixed() {
 		s.ints = interval.IntsFromSorted(entries(ctx, &l, intAxis), 0)
 	} else {
 		s.bytes = interval.BytesFromSorted(entries(ctx, &l, byteAxis), 0)
+	}
+	if l.err != nil && context.Cause(ctx) == silence {
+		return nil, silence
 	}
 	if l.err != nil {
 		return nil, l.err
@@ -33,6 +45,8 @@ type loading struct {
 	m     ShardMap
 	slots map[ShardID]uint32
 	ids   []ShardID // by slot
+	rows  uint      // read so far
+	alive func()
 	state MapState
 	err   error
 }
@@ -53,6 +67,9 @@ func entries[K any](ctx context.Context, l *loading, a axis[K]) iter.Seq2[K, int
 		var end K // of the row before: its point, or the high end of its range
 		first, open := true, false
 		row := func(r MappingRow) error {
+			if l.rows++; l.rows%1024 == 0 {
+				l.alive()
+			}
 			low, err := a.decode(l.m.KeyKind, r.Low)
 			if err != nil {
 				return err

@@ -37,7 +37,7 @@ func (r Range) Validate() error {
 	case r.Low.kind != r.High.kind:
 		return &ArgumentError{
 			Argument: "high", Value: r.High.quoted(),
-			Reason: fmt.Sprintf("is a %s key, low is a %s key", r.High.kind, r.Low.kind),
+			Reason: fmt.Sprintf("is %s %s key, low is %s %s key", article(r.High.kind), r.High.kind, article(r.Low.kind), r.Low.kind),
 		}
 	case r.Low.Compare(r.High) >= 0:
 		return &ArgumentError{Argument: "range", Value: r.String(), Reason: "is empty: low must be below high"}

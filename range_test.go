@@ -66,7 +66,7 @@ func TestBadRanges(t *testing.T) {
 		{two, one, `range "[2, 1)" is empty`},
 		{one, one, `range "[1, 1)" is empty`},
 		{shardway.Key{}, one, "low is missing"},
-		{one, shardway.Int32Key(2), `high "2" is a int32 key, low is a int64 key`},
+		{one, shardway.Int32Key(2), `high "2" is an int32 key, low is an int64 key`},
 	} {
 		_, err := shardway.NewRange(c.low, c.high)
 		if !errors.Is(err, shardway.ErrInvalid) || !strings.HasPrefix(err.Error(), c.want) {

@@ -37,8 +37,8 @@ type Config struct {
 	// PollInterval is the time between two questions for changes of an eagerly
 	// loaded map; 0 is 1 s.
 	PollInterval time.Duration
-	// StoreTimeout bounds one read of the store, but for that of a whole map;
-	// 0 is 5 s. Callers may give up earlier by their context.
+	// StoreTimeout bounds one read of the store, and the silence within that of
+	// a whole map; 0 is 5 s. Callers may give up earlier by their context.
 	StoreTimeout time.Duration
 	// MaxStoreReads bounds the lookups of keys that the store works on for
 	// this router at the same time; 0 is 16. More of them wait.

@@ -108,11 +108,7 @@ func (c *Catalog) ShardMaps(ctx context.Context) (maps []shardway.ShardMap, err 
 
 // ShardMap returns the map with the given name, or [shardway.ErrMapNotFound].
 func (c *Catalog) ShardMap(ctx context.Context, name string) (shardway.ShardMap, error) {
-	m, err := c.global.ShardMap(ctx, name)
-	if err != nil {
-		return m, fmt.Errorf("reading shard map %q: %w", name, err)
-	}
-	return m, nil
+	return c.global.ShardMap(ctx, name)
 }
 
 // Shards returns the shards of a map ordered by name, those being added left

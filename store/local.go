@@ -17,7 +17,8 @@ type Local interface {
 	// Describe returns version and the id of the global store, ErrNoStore when
 	// the database has no local store, or ErrStoreVersion.
 	Describe(ctx context.Context) (Description, error)
-	// Read returns one consistent state of everything about a map (0: all maps).
+	// Read returns one consistent state of everything about a map (0: all maps,
+	// ordered by name).
 	Read(ctx context.Context, m shardway.MapID) ([]LocalMap, error)
 	// Step brings the database to the wanted state of one step of an operation,
 	// in one transaction. It is idempotent. See [StepState].

@@ -42,11 +42,10 @@ type Global interface {
 	// View calls fn with one consistent, read-only state of the store. fn may
 	// be called again after a transient fault.
 	View(ctx context.Context, fn func(tx Reader) error) error
-	// Update runs a change in one transaction. A map that is not there is
-	// ErrMapNotFound. It serialises with every other
-	// Update of the same map (and, with map 0, with the creation and deletion
-	// of maps), calls fn, and writes the Delta that fn returns; an error of fn
-	// leaves the store as it is. now is the store's own clock, in UTC. fn must
+	// Update runs a change in one transaction. It serialises with every other
+	// Update of the same map, of which one that is not there is ErrMapNotFound;
+	// with map 0, with every other one that creates maps. It calls fn, and
+	// writes the Delta that fn returns; an error of fn leaves the store as it is. now is the store's own clock, in UTC. fn must
 	// be pure: it may be called again after a transient fault.
 	//
 	// An error that wraps ErrUnknownOutcome means the commit may have

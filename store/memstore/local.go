@@ -81,7 +81,7 @@ func (l *Local) Read(ctx context.Context, m shardway.MapID) ([]store.LocalMap, e
 		})
 		all = append(all, store.LocalMap{Map: lm.shardMap, Shard: copyShard(lm.shard), Mappings: mappings})
 	}
-	slices.SortFunc(all, func(a, b store.LocalMap) int { return cmp.Compare(a.Map.ID, b.Map.ID) })
+	slices.SortFunc(all, func(a, b store.LocalMap) int { return cmp.Compare(a.Map.Name, b.Map.Name) })
 	return all, nil
 }
 
