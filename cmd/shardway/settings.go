@@ -218,7 +218,7 @@ func (s *settings) shards(store address) ([]shardway.Engine, shardway.Credential
 		return nil, shardway.Credentials{}, err
 	}
 	if user := s.text("shard-user"); user != "" || set {
-		return speak, shardway.Credentials{User: user, Password: secret}, nil
+		return speak, shardway.Credentials{User: cmp.Or(user, store.credentials.User), Password: secret}, nil
 	}
 	return speak, store.credentials, nil
 }
