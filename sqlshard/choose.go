@@ -77,7 +77,7 @@ func (o *opener) choose(ctx context.Context, route shardway.Route, w *opening) (
 			if vain++; vain == maxRetired {
 				return nil, connecting(ctx, err)
 			}
-		case errors.Is(err, errFailed) && tries < max(2, len(rs.pools)) && !over(ctx):
+		case errors.As(err, new(*serverError)) && tries < max(2, len(rs.pools)) && !over(ctx):
 			tries++
 		default:
 			return nil, err
@@ -85,8 +85,15 @@ func (o *opener) choose(ctx context.Context, route shardway.Route, w *opening) (
 	}
 }
 
-// errFailed is a server that could not be reached or lost the session.
-var errFailed = fmt.Errorf("server failed: %w", shardway.ErrUnavailable)
+// serverError is the error of a server that could not be reached or lost the
+// session: another one may do.
+type serverError struct{ err error }
+
+// Error returns the cause's text.
+func (e *serverError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *serverError) Unwrap() error { return e.err }
 
 // onChosen opens a session on a server and validates it. The operation counted
 // on the server ends with the Conn, or here.
@@ -127,14 +134,19 @@ func (o *opener) onChosen(ctx context.Context, route shardway.Route, rs *replica
 
 // choose selects a server and counts an operation on it.
 func (rs *replicaSet) choose(ctx context.Context, w *opening, choice *selection.Choice) (err error) {
-	if !rs.used.Load() {
-		rs.used.Store(true)
-	}
+	rs.touch()
 	*choice, err = rs.selector.Select(ctx, selection.Request{Criteria: w.criteria, Operation: w.operation(), Deprioritized: w.avoided()})
 	if err != nil {
 		return rs.noServer(err)
 	}
 	return nil
+}
+
+// touch keeps the set from ending for want of use.
+func (rs *replicaSet) touch() {
+	if !rs.used.Load() {
+		rs.used.Store(true)
+	}
 }
 
 // noServer gives an error of selecting its meaning.
@@ -206,21 +218,25 @@ func (rs *replicaSet) fits(ctx context.Context, conn *Conn, server topology.Serv
 	return conn.awaitToken(ctx, w.token.position)
 }
 
-// failed learns from a server that was chosen in vain, and says by errFailed
-// whether to try another.
+// failed learns from a server that was chosen in vain, and says by a
+// serverError that another one may be tried.
 func (rs *replicaSet) failed(ctx context.Context, w *opening, p *pool, server topology.Server, began time.Time, err error) error {
 	stale := server.Role == topology.RoleSecondary && (errors.Is(err, errNotHere) || errors.Is(err, shardway.ErrNoStore))
 	if stale {
 		w.failed = append(w.failed, server.Address) // it lags behind: ask another one the next time
 		return err
 	}
-	if !errors.Is(err, shardway.ErrUnavailable) || over(ctx) {
+	if !errors.Is(err, shardway.ErrUnavailable) {
+		return err
+	}
+	if over(ctx) { // the caller had little time, which is no fault of the server
+		rs.monitor.RequestCheck()
 		return err
 	}
 	w.failed = append(w.failed, server.Address)
 	w.unit.add(server.Address)
 	rs.report(p, server, began, err)
-	return fmt.Errorf("%w: %w", errFailed, err)
+	return &serverError{err}
 }
 
 // explain says what would be chosen on a shard, and why.
@@ -245,6 +261,7 @@ func (o *opener) explainRoute(ctx context.Context, route shardway.Route, w *open
 	if err != nil {
 		return selection.Explanation{}, err
 	}
+	rs.touch()
 	set := rs.await(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return selection.Explanation{}, fmt.Errorf("checking servers: %w", context.Cause(ctx))

@@ -46,15 +46,15 @@ type Config struct {
 	Credentials shardway.Credentials
 	// Validation of connections at checkout.
 	Validation Validation
-	// MaxOpenPerShard bounds the sessions in use on one shard. 0 is 16, or
-	// MaxOpenPerServer if that is less; negative is no bound.
+	// MaxOpenPerShard bounds the sessions in use on one shard, on each of its
+	// servers. 0 is 16, or MaxOpenPerServer if that is less; negative is no bound.
 	MaxOpenPerShard int
 	// MaxOpenPerServer bounds the sessions, in use and idle, on one server
 	// address over all shards it serves. Idle sessions of one shard make room
 	// for another. 0 is 64; negative is no bound.
 	MaxOpenPerServer int
-	// MaxIdlePerShard bounds the idle sessions kept for one shard. 0 is 4;
-	// negative keeps none.
+	// MaxIdlePerShard bounds the idle sessions kept for one shard, on each of its
+	// servers. 0 is 4; negative keeps none.
 	MaxIdlePerShard int
 	// MaxIdleTime is how long an idle session is kept, and how long the servers
 	// of a shard that nobody uses are watched. 0 is 5 min; negative is for ever.

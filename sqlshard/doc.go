@@ -14,6 +14,20 @@
 // mapping that led there. The check holds for the moment it was made: a key
 // that moves while a Conn is in use is not noticed by it.
 //
+// # Servers
+//
+// A shard may have several servers. Connections lead to its primary, or, on a
+// handle made by [DB.With], to a server that suits the handle's criteria, is near
+// and has little to do:
+//
+//	reports := db.With(selection.Nearest(selection.MaxStaleness(30 * time.Second)))
+//
+// From the first use on the servers of such a shard are watched. A server that
+// has stopped being primary gets no write from the moment that this was seen,
+// whatever connection would carry it, and opening waits for the new primary. A
+// [Token] lets reads on secondaries see what was written before. The package
+// asks servers by the probers of its engines, see [ReplicatedEngine].
+//
 // # Sessions
 //
 // A session is never in two hands, and the next user of a session must not see
@@ -47,6 +61,7 @@
 // session that is used again.
 //
 // The package opens no connection before the first use of a shard. Apart from
-// those of database/sql it has no goroutines that outlive a call, but for the
-// moment in which a [ContextDB] gives the session of a query back.
+// those of database/sql and of the shards whose servers are watched, it has no
+// goroutines that outlive a call, but for the moment in which a [ContextDB] gives
+// the session of a query back.
 package sqlshard

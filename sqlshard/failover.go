@@ -95,15 +95,15 @@ func (s *session) refusedWrite(began time.Time, err error) {
 		return
 	}
 	server := s.seat.now()
-	s.pool.cfg.Logger.Warn("a primary takes no writes", "server", server.Address, "error", err)
+	s.seat.set.logger.Warn("a primary takes no writes", "server", server.Address, "error", err)
 	s.seat.unit.add(server.Address)
 	s.seat.set.tell(server, began, err)
 }
 
 // report tells the monitor of an error of a server. Of one that answers, it
-// wants to hear itself.
+// wants to hear itself; and so when only a connection was found dead.
 func (rs *replicaSet) report(p *pool, server topology.Server, began time.Time, err error) {
-	if p.classify(err) != dialect.Lost {
+	if p.engine.dialect.Answered(err) || errors.Is(err, driver.ErrBadConn) {
 		rs.monitor.RequestCheck()
 		return
 	}

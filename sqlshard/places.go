@@ -91,7 +91,7 @@ func (pl *places) watched(r *shardway.Route) (rs *replicaSet, err error) {
 	}
 	err = pl.change(r, func(k *placed) error {
 		if k.set == nil {
-			if k.set, err = pl.watch(k.shard.Location); err != nil {
+			if k.set, err = pl.watch(k.shard); err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 // long, when its shard is elsewhere, or with the DB.
 type replicaSet struct {
 	places   *places
+	logger   *slog.Logger
 	location shardway.Location
 	prober   topology.Prober
 	monitor  *topology.Monitor
@@ -27,8 +29,9 @@ type replicaSet struct {
 	cancel   context.CancelFunc
 }
 
-// watch returns a new replica set. places.mu is held: nothing here waits.
-func (pl *places) watch(l shardway.Location) (*replicaSet, error) {
+// watch returns a new replica set of a shard. places.mu is held: nothing here waits.
+func (pl *places) watch(shard *shardway.Shard) (*replicaSet, error) {
+	l := shard.Location
 	e, err := pl.engine(l.Engine)
 	if err != nil {
 		return nil, err
@@ -45,6 +48,7 @@ func (pl *places) watch(l shardway.Location) (*replicaSet, error) {
 		return nil, fmt.Errorf("%w: %w", shardway.ErrInvalid, err)
 	}
 	rs := &replicaSet{places: pl, location: l, pools: make([]atomic.Pointer[pool], len(l.Servers))}
+	rs.logger = pl.cfg.Logger.With("shard", shard.Name)
 	if rs.prober, err = e.replicated.Prober(l.Database, pl.cfg.Servers.Credentials); err != nil {
 		return nil, fmt.Errorf("opening a prober: %w", err)
 	}
@@ -55,7 +59,7 @@ func (pl *places) watch(l shardway.Location) (*replicaSet, error) {
 		return nil, err
 	}
 	rs.selector, err = selection.NewSelector(selection.Config{
-		Source: rs.monitor, Logger: pl.cfg.Logger,
+		Source: rs.monitor, Logger: rs.logger,
 		LocalThreshold: pl.cfg.Servers.LocalThreshold, SelectionTimeout: pl.cfg.Servers.SelectionTimeout,
 	})
 	if err != nil {
@@ -130,7 +134,7 @@ func (rs *replicaSet) heed(set topology.Set) {
 			continue
 		}
 		if s := set.Server(i); p.heed(rs, s.Demotions) {
-			rs.places.cfg.Logger.Warn("dropping the sessions to a server that is no longer primary", "server", s.Address, "role", s.Role.String())
+			rs.logger.Warn("dropping the sessions to a server that is no longer primary", "server", s.Address, "role", s.Role.String())
 			p.host.closeIdle(p, func(s *session) bool { return !s.current() })
 		}
 	}

@@ -45,7 +45,7 @@ func (c *Conn) awaitToken(ctx context.Context, position string) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fail(ctx.Err())
+			return errBehind // to lag is no fault
 		}
 	}
 }

@@ -26,6 +26,13 @@ func (d *Dialect) ReadOnly(err error) bool {
 	return slices.Contains(readOnly[d.name], match) && strings.Contains(err.Error(), d.codes.only[match])
 }
 
+// Answered reports whether an error is one that a server reported: it is alive,
+// whatever it says.
+func (d *Dialect) Answered(err error) bool {
+	_, ok := d.codes.find(err)
+	return ok
+}
+
 // Positions are the queries that tell how far a server has got. Each has one
 // row.
 type Positions struct {

@@ -42,6 +42,10 @@ func TestReadOnly(t *testing.T) {
 		if got := dialectOf(t, c.engine).ReadOnly(c.err); got != c.want {
 			t.Errorf("%s: %T %v is read-only %v, want %v", c.engine, c.err, c.err, got, c.want)
 		}
+		silent := c.err == io.EOF || c.err == mysql.ErrInvalidConn //nolint:errorlint // these very values
+		if got := dialectOf(t, c.engine).Answered(c.err); got == silent {
+			t.Errorf("%s: %T %v is an answer %v", c.engine, c.err, c.err, got)
+		}
 	}
 }
 
