@@ -23,6 +23,7 @@ var flagNames = map[string]lookup{
 var argumentNames = map[string]lookup{
 	"map show": mapNames, "map delete": mapNames,
 	"shard show": shardNames, "shard update": shardNames, "shard delete": shardNames,
+	"servers":    shardNames,
 	"operations": operationIDs,
 }
 

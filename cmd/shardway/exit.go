@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/selection"
 	"github.com/shardway/shardway/store"
 )
 
@@ -79,6 +80,7 @@ var verdicts = []verdict{
 	{shardway.ErrKeyRequired, exitUsage, ""},
 	{shardway.ErrWrongType, exitUsage, ""},
 	{shardway.ErrUnavailable, exitUnavailable, ""},
+	{selection.ErrNoServer, exitUnavailable, "shardway servers SHARD --map MAP shows the servers"},
 	{shardway.ErrPoolExhausted, exitUnavailable, ""},
 	{context.DeadlineExceeded, exitUnavailable, ""},
 }

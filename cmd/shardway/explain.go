@@ -20,8 +20,8 @@ type explainView struct {
 
 // validate asks the shard's own map about a route, with no more rights than an
 // application has there. What keeps it from answering is its answer, and an error.
-func (s *session) validate(ctx context.Context, m shardway.ShardMap, key shardway.Key, r shardway.Route) (ok bool, answer string, err error) {
-	status, found, err := s.stands(ctx, r.Shard.Location, r.MappingID)
+func (s *session) validate(ctx context.Context, m shardway.ShardMap, key shardway.Key, r shardway.Route, server string) (ok bool, answer string, err error) {
+	status, found, err := s.stands(ctx, r.Shard.Location, server, r.MappingID)
 	switch {
 	case err != nil:
 		return false, "gives no answer: " + oneLine(message(err)), fmt.Errorf("asking the local map on shard %q: %w", r.Shard.Name, err)
@@ -33,9 +33,9 @@ func (s *session) validate(ctx context.Context, m shardway.ShardMap, key shardwa
 	return false, s.instead(ctx, m, key, r), nil
 }
 
-// stands asks a shard whether it has a mapping, by the question that is asked
-// before an application gets a connection.
-func (s *session) stands(ctx context.Context, l shardway.Location, id shardway.MappingID) (status shardway.MappingStatus, found bool, err error) {
+// stands asks a server of a shard whether the shard has a mapping, by the
+// question that is asked before an application gets a connection.
+func (s *session) stands(ctx context.Context, l shardway.Location, server string, id shardway.MappingID) (status shardway.MappingStatus, found bool, err error) {
 	e, err := findEngine(l.Engine)
 	if err != nil {
 		return 0, false, err
@@ -44,7 +44,7 @@ func (s *session) stands(ctx context.Context, l shardway.Location, id shardway.M
 	if err != nil {
 		return 0, false, err
 	}
-	connector, err := e.with(s.set.text(e.name+"-options")).Connector(l.Servers[0].Address, l.Database, s.login)
+	connector, err := e.with(s.set.text(e.name+"-options")).Connector(server, l.Database, s.login)
 	if err != nil {
 		return 0, false, err
 	}

@@ -6,11 +6,15 @@ import (
 	"strings"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/topology/mysqlprobe"
+	"github.com/shardway/shardway/topology/pgprobe"
+	"github.com/shardway/shardway/topology/sqlserverprobe"
 )
 
-// The three users of design: the router reads the global store, the catalog
-// changes both stores, the application asks a shard whether it owns a key.
-type grantees struct{ router, catalog, application string }
+// The users of design: the router reads the global store, the catalog changes
+// both stores, the application asks a shard whether it owns a key. The prober
+// checks the servers of shards that have several; it may be the application.
+type grantees struct{ router, catalog, application, prober string }
 
 // right is what one user may do with one table.
 type right struct{ table, privileges string }
@@ -51,8 +55,11 @@ type granter struct {
 	reach  func(user string) []string            // what lets a user see the tables at all
 	deploy func(user string, r []right) []string // what lets the catalog create the local tables, and use them
 	owners bool                                  // deploy lets the catalog use only those tables that it has created
+	probe  func(user string) []grantSection      // what lets a user see how far a secondary is behind
 	note   string                                // what is up to the reader
 }
+
+const administrator = "an administrator"
 
 var granters = map[string]granter{
 	"postgres": {
@@ -65,6 +72,12 @@ var granters = map[string]granter{
 		owners: true,
 		deploy: func(user string, _ []right) []string {
 			return []string{"GRANT USAGE, CREATE ON SCHEMA shardway TO " + user}
+		},
+		probe: func(user string) []grantSection {
+			return []grantSection{{
+				Where: "primary of every shard with several servers", By: administrator,
+				Statements: pgprobe.Grants(user, pgprobe.Options{}),
+			}}
 		},
 		note: "Where CONNECT is revoked from PUBLIC, grant it on the database too.",
 	},
@@ -79,6 +92,13 @@ var granters = map[string]granter{
 			}
 			return all
 		},
+		probe: func(account string) []grantSection {
+			const primary = "primary of every shard with several servers, "
+			return []grantSection{
+				{Where: primary + "on MariaDB", By: administrator, Statements: mysqlprobe.GrantsMariaDB(account, mysqlprobe.Options{})},
+				{Where: primary + "on MySQL", By: administrator, Statements: mysqlprobe.GrantsMySQL(account, mysqlprobe.Options{})},
+			}
+		},
 		note: "Tables are those of the current database: USE it first. A user is name or name@host; the host is % if none is given.",
 	},
 	"sqlserver": {
@@ -90,6 +110,18 @@ var granters = map[string]granter{
 			return []string{
 				"GRANT CREATE TABLE TO " + user,
 				"GRANT ALTER, SELECT, INSERT, UPDATE, DELETE ON SCHEMA::shardway TO " + user,
+			}
+		},
+		probe: func(user string) []grantSection {
+			return []grantSection{
+				{
+					Where: "database master on every server of shards with several servers", By: administrator,
+					Statements: sqlserverprobe.Grants(user, sqlserverprobe.Options{}),
+				},
+				{
+					Where: "every shard's database with several servers, on Azure SQL in place of that", By: administrator,
+					Statements: sqlserverprobe.GrantsAzure(user, sqlserverprobe.Options{}),
+				},
 			}
 		},
 		note: "Users are those of the database: CREATE USER ... FOR LOGIN ... first.",
@@ -122,7 +154,7 @@ func grantSections(engineName string, u grantees) ([]grantSection, error) {
 	if !ok {
 		return nil, &shardway.ArgumentError{Argument: "engine", Value: engineName, Reason: "has no users: who may read and write the files of the databases is up to the file system"}
 	}
-	for _, name := range []string{u.router, u.catalog, u.application} {
+	for _, name := range []string{u.router, u.catalog, u.application, u.prober} {
 		if name == "" {
 			continue
 		}
@@ -159,7 +191,14 @@ func (g granter) sections(u grantees) []grantSection {
 	if g.schema != "" && len(before.Statements) > 0 {
 		before.Statements = append([]string{g.schema}, before.Statements...)
 	}
-	return []grantSection{global, before, others, after}
+	sections := []grantSection{global, before, others, after}
+	if u.prober != "" {
+		for _, s := range g.probe(u.prober) {
+			s.When = "before the second server is added"
+			sections = append(sections, s)
+		}
+	}
+	return sections
 }
 
 func (g granter) grants(user string, rights []right) []string {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/selection"
 )
 
 // routeView is the JSON form of a route.
@@ -20,6 +21,9 @@ type routeView struct {
 	Mapping mappingView `json:"mapping"`
 	Shard   shardView   `json:"shard"`
 	From    string      `json:"from"` // cache or store
+	// Choice is there when a server was chosen: with --explain where there are
+	// several, and with flags that say which one.
+	Choice *choiceView `json:"choice,omitempty"`
 	// Explained is there with --explain.
 	Explained *explainView `json:"explain,omitempty"`
 	// unanswered is why the local map has given no answer.
@@ -27,17 +31,27 @@ type routeView struct {
 }
 
 func routeCommand(a *app) *cobra.Command {
+	var f criteriaFlags
 	var explain bool
 	c := &cobra.Command{
-		Use: "route KEY --map MAP", Short: "Show how a key is routed: key → mapping → shard → servers", Args: arguments("KEY"),
+		Use: "route KEY --map MAP", Short: "Show how a key is routed: key → mapping → shard → server", Args: arguments("KEY"),
 		Long: "Looks a key up as an application does. --explain also says where each answer came from and\n" +
 			"asks the shard's own local map, which has the last word when a connection is opened.\n" +
-			"A key that begins with - comes after --. The exit code is 3 when no mapping holds the key,\n4 when the mapping is offline and 5 when the local map gives no answer.",
-		Example: example("shardway route 42 --map customers", "shardway route 42 --map customers --explain", "shardway route --map customers -- -7"),
+			"Where a shard has several servers, or criteria are given, they are checked and one is\n" +
+			"chosen; --explain says for every other one which step has dropped it.\n" +
+			"A key that begins with - comes after --. The exit code is 3 when no mapping holds the key,\n" +
+			"4 when the mapping is offline and 5 when no server suits or the local map gives no answer.\n\n" + criteriaHelp,
+		Example: example("shardway route 42 --map customers", "shardway route 42 --map customers --explain", "shardway route --map customers -- -7",
+			"shardway route 42 --map customers --read-preference nearest --tags zone=a,disk=ssd --tags zone=b --max-staleness 30s --explain"),
 	}
 	mapFlag(c)
+	f.add(c, selection.ModePrimary)
 	c.Flags().BoolVar(&explain, "explain", false, "say where each answer came from, and ask the shard's local map")
 	return a.withStore(c, func(ctx context.Context, s *session, args []string) error {
+		w, err := f.read()
+		if err != nil {
+			return err
+		}
 		m, err := s.shardMap(ctx)
 		if err != nil {
 			return err
@@ -46,7 +60,7 @@ func routeCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		v, err := s.route(ctx, m, key, explain)
+		v, err := s.route(ctx, m, key, routing{wanted: w, choose: f.given(), explain: explain})
 		if err != nil {
 			return err
 		}
@@ -60,7 +74,14 @@ func routeCommand(a *app) *cobra.Command {
 	})
 }
 
-func (s *session) route(ctx context.Context, m shardway.ShardMap, key shardway.Key, explain bool) (v routeView, err error) {
+// routing is what a route is to show.
+type routing struct {
+	wanted
+	choose  bool // a server, whether or not there are several
+	explain bool
+}
+
+func (s *session) route(ctx context.Context, m shardway.ShardMap, key shardway.Key, r routing) (v routeView, err error) {
 	router, err := shardway.Open(ctx, s.global, shardway.Config{})
 	if err != nil {
 		return v, err
@@ -94,7 +115,13 @@ func (s *session) route(ctx context.Context, m shardway.ShardMap, key shardway.K
 		return v, err
 	}
 	v.Map.Shards = len(shards)
-	if !explain {
+	if r.choose || r.explain && len(v.Shard.Servers) > 1 {
+		if v.Choice, err = s.choose(ctx, handle, v.Shard.Name, r.wanted); err != nil {
+			return v, err
+		}
+		v.unanswered = v.Choice.none
+	}
+	if !r.explain {
 		return v, nil
 	}
 	again, err := handle.Lookup(ctx, key, shardway.CacheAndStore)
@@ -102,8 +129,31 @@ func (s *session) route(ctx context.Context, m shardway.ShardMap, key shardway.K
 		return v, err
 	}
 	v.Explained = &explainView{Again: origin(again)}
-	v.Explained.Validated, v.Explained.Local, v.unanswered = s.validate(ctx, m, key, first)
+	server := first.Shard.Location.Servers[0].Address
+	switch {
+	case v.unanswered != nil:
+		v.Explained.Local = "was not asked: no server suits"
+		return v, nil
+	case v.Choice != nil:
+		server = v.Choice.Chosen
+	}
+	v.Explained.Validated, v.Explained.Local, v.unanswered = s.validate(ctx, m, key, first, server)
 	return v, nil
+}
+
+// choose checks the servers of a shard and chooses one.
+func (s *session) choose(ctx context.Context, m *shardway.Map, shard string, w wanted) (c *choiceView, err error) {
+	db, err := s.servers(m, w, answerWithin)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	e, err := lookAt(ctx, db, shard)
+	if err != nil {
+		return nil, err
+	}
+	v := viewChoice(e, w, true)
+	return &v, nil
 }
 
 func origin(r shardway.Route) string {
@@ -115,7 +165,7 @@ func origin(r shardway.Route) string {
 
 func (p *page) route(v routeView) {
 	if v.Explained == nil {
-		p.line("key %s → mapping %s (%s) → shard %s → %s %s", v.Key, v.Mapping.covers, v.Mapping.Status, v.Shard.Name, v.Shard.Engine, v.Shard.text())
+		p.line("key %s → mapping %s (%s) → shard %s → %s", v.Key, v.Mapping.covers, v.Mapping.Status, v.Shard.Name, v.target())
 		return
 	}
 	verdict := "NOT validated"
@@ -128,11 +178,27 @@ func (p *page) route(v routeView) {
 		"mapping", fmt.Sprintf("%s, %s, id %s (from the %s)", v.Mapping.covers, v.Mapping.Status, v.Mapping.ID, v.From),
 		"shard", fmt.Sprintf("%s, %s, %s (from the %s)", v.Shard.Name, v.Shard.Status, strings.TrimSpace(v.Shard.Engine+" "+v.Shard.Database), v.From),
 	)
-	for i, srv := range v.Shard.Servers {
-		p.line("%-9s%s", []string{"servers", ""}[min(i, 1)], srv)
+	if v.Choice != nil {
+		p.choice(*v.Choice)
+	} else {
+		for i, srv := range v.Shard.Servers {
+			p.line("%-9s%s", []string{"servers", ""}[min(i, 1)], srv)
+		}
 	}
 	p.line("again    from the %s", v.Explained.Again)
 	p.line("local    %s: the local map on the shard %s", verdict, v.Explained.Local)
+}
+
+// target is where a route leads, for people.
+func (v routeView) target() string {
+	switch {
+	case v.Choice == nil:
+		return v.Shard.Engine + " " + v.Shard.text()
+	case v.Choice.none != nil:
+		return "no server for " + v.Choice.Criteria
+	}
+	m := v.Choice.member()
+	return fmt.Sprintf("server %s (%s, round trip %s, staleness %s)", m, m.role(), m.trip(), m.lag())
 }
 
 // text is a location for people: servers and database.
