@@ -22,6 +22,7 @@ type fakeEngine struct {
 	opened  int
 	connect func(ctx context.Context, address string) error // nil works at once
 	ask     func() (status int64, found bool, err error)    // answers validation; nil says online
+	lacks   string                                          // address of the server that does not have the mapping
 	reset   func() error                                    // of an idle session
 	exec    func(address string) error                      // of a statement without rows; nil takes it
 }
@@ -111,7 +112,11 @@ func (c *fakeConn) ResetSession(context.Context) error {
 
 func (c *fakeConn) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
 	var ask func() (int64, bool, error)
-	c.f.set(func(f *fakeEngine) { ask = f.ask })
+	lacks := false
+	c.f.set(func(f *fakeEngine) { ask, lacks = f.ask, f.lacks == c.address })
+	if lacks {
+		return &fakeRows{}, nil
+	}
 	if ask == nil || !strings.Contains(query, "local_mappings") {
 		return &fakeRows{values: []driver.Value{int64(1)}}, nil
 	}
@@ -181,9 +186,9 @@ func (s *fakeSource) Lookup(_ context.Context, _ shardway.ShardMap, key shardway
 	s.lookups++
 	i := int64(key.Uint64()^1<<63) / 10
 	if i < 0 || i >= int64(s.shards) {
-		return shardway.Answer{Generation: 1}, nil
+		return shardway.Answer{Generation: max(s.version, 1)}, nil
 	}
-	return shardway.Answer{Found: true, Generation: 1, Shard: s.shard(i), Mapping: shardway.Mapping{
+	return shardway.Answer{Found: true, Generation: max(s.version, 1), Shard: s.shard(i), Mapping: shardway.Mapping{
 		ID: shardway.MappingID(i + 1), MapID: 1, ShardID: shardway.ShardID(i + 1), Status: shardway.Online,
 		Range: shardway.Range{Low: shardway.Int64Key(i * 10), High: shardway.Int64Key(i*10 + 10)},
 	}}, nil

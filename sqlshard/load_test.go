@@ -151,17 +151,17 @@ func TestSelectionError(t *testing.T) {
 		return err == nil
 	})
 	invalid := db.With(selection.Secondary(selection.MaxStaleness(-1)))
-	if e := refusedWith(t.Context(), t, invalid, shardway.ErrInvalid); e.Shard != "a" {
+	if e := refusedWith(t.Context(), t, invalid, 7, shardway.ErrInvalid); e.Shard != "a" {
 		t.Errorf("invalid criteria: %v", e.Error())
 	}
 	panics := db.With(selection.Where(func(selection.ServerInfo) bool { panic("no") }))
 	var predicate *selection.PredicateError
-	if e := refusedWith(t.Context(), t, panics, shardway.ErrInvalid); !errors.As(e.Err, &predicate) {
+	if e := refusedWith(t.Context(), t, panics, 7, shardway.ErrInvalid); !errors.As(e.Err, &predicate) {
 		t.Errorf("a predicate that panics: %v", e.Error())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if e := refusedWith(ctx, t, db.With(selection.Nearest(selection.Tags{"zone": "none"})), context.Canceled); errors.Is(e.Err, shardway.ErrUnavailable) {
+	if e := refusedWith(ctx, t, db.With(selection.Nearest(selection.Tags{"zone": "none"})), 7, context.Canceled); errors.Is(e.Err, shardway.ErrUnavailable) {
 		t.Errorf("a caller who gave up: %v", e.Error())
 	}
 	_, err := db.With(selection.Nearest()).Servers(t.Context(), "unknown")

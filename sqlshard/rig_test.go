@@ -245,7 +245,12 @@ func on(t testing.TB, conn *sqlshard.Conn, shard string) {
 // want, and names the map and the key.
 func refused(t testing.TB, db *sqlshard.DB[int64], key int64, want error) shardway.LookupError {
 	t.Helper()
-	conn, err := db.OpenConnectionForKey(t.Context(), key)
+	return refusedWith(t.Context(), t, db, key, want)
+}
+
+func refusedWith(ctx context.Context, t testing.TB, db *sqlshard.DB[int64], key int64, want error) shardway.LookupError {
+	t.Helper()
+	conn, err := db.OpenConnectionForKey(ctx, key)
 	if err == nil {
 		_ = conn.Close()
 		t.Fatalf("key %d got a connection to shard %q, want %v", key, conn.Shard(), want)

@@ -158,7 +158,7 @@ func TestTokenRefused(t *testing.T) {
 		token sqlshard.Token
 		names string
 	}{"another shard": {b, "another shard"}, "another engine": {other, "another engine"}} {
-		e := refusedWith(sqlshard.WithToken(t.Context(), c.token), t, readers, shardway.ErrInvalid)
+		e := refusedWith(sqlshard.WithToken(t.Context(), c.token), t, readers, 7, shardway.ErrInvalid)
 		var refused *sqlshard.TokenError
 		if !errors.As(e.Err, &refused) || !strings.Contains(e.Error(), c.names) || e.Shard != "a" {
 			t.Errorf("%s: %v", name, e.Error())
@@ -179,20 +179,6 @@ func TestTokenRefused(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
-}
-
-func refusedWith(ctx context.Context, t *testing.T, db *sqlshard.DB[int64], want error) shardway.LookupError {
-	t.Helper()
-	conn, err := db.OpenConnectionForKey(ctx, 7)
-	if err == nil {
-		_ = conn.Close()
-		t.Fatalf("got a connection, want %v", want)
-	}
-	var e *shardway.LookupError
-	if !errors.Is(err, want) || !errors.As(err, &e) {
-		t.Fatalf("got %v, want a LookupError around %v", err, want)
-	}
-	return *e
 }
 
 func TestParseToken(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,100 +14,6 @@ import (
 	"github.com/shardway/shardway/sqlshard"
 	"github.com/shardway/shardway/topology"
 )
-
-const noticed = 1100 * time.Millisecond // what happens is seen by then, by the bubble's clock
-
-var oftenChecked = sqlshard.ServerConfig{Heartbeat: topology.MinHeartbeat, SelectionTimeout: 5 * time.Second}
-
-// A hundred failovers, a third of them with the former primary still taking
-// writes, a third with it dead: once the new primary was seen, no write lands on
-// another server, whatever connection carries it, and nothing leaks.
-func TestHundredFailovers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		addresses := []string{"a:1", "b:1", "c:1"}
-		db, f, _, closeAll := newFakeSet(t, sqlshard.Config{Servers: oftenChecked}, addresses...)
-		defer closeAll()
-		goroutines := 0
-		for i := 1; i <= 100; i++ {
-			warm(t, db)
-			held := opened1(t, db)
-			from, to := addresses[(i-1)%3], addresses[i%3]
-			former := fakeServer{role: topology.RoleSecondary, term: uint64(i)}
-			switch i % 3 {
-			case 1:
-				former.role = topology.RolePrimary
-			case 2:
-				former.down = true
-			}
-			f.become(from, former)
-			f.become(to, fakeServer{role: topology.RolePrimary, term: uint64(i + 1)})
-			time.Sleep(noticed) // fake time
-			before := f.writesOn(from)
-			if _, err := held.ExecContext(t.Context(), "INSERT"); err == nil {
-				t.Fatalf("failover %d: a connection to the former primary took a write", i)
-			}
-			_ = held.Close()
-			for range 5 {
-				if server, err := write(t.Context(), db, 1); err != nil || server != to {
-					t.Fatalf("failover %d: a write went to %q, want %q: %v", i, server, to, err)
-				}
-			}
-			if f.writesOn(from) != before {
-				t.Fatalf("failover %d: a write landed on the former primary", i)
-			}
-			f.become(from, fakeServer{role: topology.RoleSecondary, term: uint64(i + 1)})
-			time.Sleep(noticed) // fake time
-			synctest.Wait()
-			if i == 10 {
-				goroutines = runtime.NumGoroutine()
-			}
-		}
-		quiet(t, db)
-		e, err := db.Servers(t.Context(), "sa")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, v := range e.Servers {
-			if v.InFlight != 0 {
-				t.Errorf("%d operations in flight on %s", v.InFlight, v.Server.Address)
-			}
-		}
-		if open, _ := f.counts(); open > 12 {
-			t.Errorf("%d sessions are open", open)
-		}
-		if n := runtime.NumGoroutine(); n > goroutines+12 { // other tests run meanwhile; a leak would be a hundred
-			t.Errorf("%d goroutines after 100 failovers, %d after 10", n, goroutines)
-		}
-	})
-}
-
-// The first write that hits a server which takes none makes it be checked, and
-// waits for nothing else than the new primary.
-func TestWriteRefused(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		slow := oftenChecked
-		slow.Heartbeat = time.Hour
-		db, f, _, closeAll := newFakeSet(t, sqlshard.Config{Servers: slow}, "a:1", "b:1")
-		defer closeAll()
-		warm(t, db)
-		time.Sleep(time.Minute) // fake time
-		f.become("a:1", fakeServer{role: topology.RoleSecondary, term: 1})
-		f.become("b:1", fakeServer{role: topology.RolePrimary, term: 2})
-		if _, err := write(t.Context(), db, 1); !errors.As(err, new(readOnlyError)) {
-			t.Fatalf("the first write: %v", err)
-		}
-		began := time.Now()
-		if server, err := write(t.Context(), db, 1); err != nil || server != "b:1" {
-			t.Errorf("the second write went to %q: %v", server, err)
-		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("it took %v of the bubble's time", took)
-		}
-		quiet(t, db)
-	})
-}
 
 // MAP-04, POOL-08: servers are watched from the first choice on, with the
 // current location, and no longer than somebody chooses.
@@ -161,6 +66,36 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
+// Who waits for a server of a shard goes on where the shard has moved to.
+func TestMoveWhileWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, f, s, closeAll := newFakeSet(t, sqlshard.Config{}, "a:1", "b:1")
+		defer closeAll()
+		f.become("a:1", fakeServer{down: true})
+		f.become("c:1", fakeServer{role: topology.RolePrimary, term: 1})
+		got := make(chan string)
+		go func() {
+			server, err := write(t.Context(), db, 1)
+			if err != nil {
+				server = err.Error()
+			}
+			got <- server
+		}()
+		time.Sleep(time.Second) // fake time
+		s.serve("c:1", "d:1")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		refusedWith(ctx, t, db, 7, context.DeadlineExceeded) // the store is asked again
+		synctest.Wait()
+		_ = opened1(t, db).Close()
+		began := time.Now()
+		if server := <-got; server != "c:1" || time.Since(began) != 0 {
+			t.Errorf("who waited got %s after %v", server, time.Since(began))
+		}
+	})
+}
+
 // Close ends those who wait for a server, and the watch.
 func TestCloseWhileWaiting(t *testing.T) {
 	t.Parallel()
@@ -210,76 +145,6 @@ func TestProbesHang(t *testing.T) {
 		}
 		if _, opened := f.counts(); opened != 0 {
 			t.Errorf("%d sessions were opened", opened)
-		}
-	})
-}
-
-// POOL-05: a full pool is no fault of its server.
-func TestFullPoolOfServer(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		db, _, _, closeAll := newFakeSet(t, sqlshard.Config{MaxOpenPerShard: 1, MaxWait: time.Second, Servers: oftenChecked}, "a:1", "b:1")
-		defer closeAll()
-		held := opened1(t, db)
-		for range 10 {
-			refused(t, db, 7, shardway.ErrPoolExhausted)
-		}
-		e, err := db.Servers(t.Context(), "sa")
-		if err != nil || e.Servers[0].Server.Role != topology.RolePrimary || e.Servers[0].InFlight != 1 {
-			t.Errorf("the server is %+v: %v", e.Servers[0], err)
-		}
-		_ = held.Close()
-		_ = opened1(t, db).Close()
-		quiet(t, db)
-	})
-}
-
-// LAT-07: what failed a unit of work is avoided by its later attempts, even
-// when it looks well again, and used when nothing else is left.
-func TestUnit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		db, f, _, closeAll := newFakeSet(t, sqlshard.Config{Servers: oftenChecked}, "a:1", "b:1", "c:1")
-		defer closeAll()
-		readers := db.With(selection.Secondary())
-		f.set(func(f *fakeEngine) { f.exec = func(string) error { return driver.ErrBadConn } })
-		ctx := sqlshard.WithUnit(t.Context())
-		conn, err := readers.OpenConnectionForKey(ctx, 7)
-		if err != nil {
-			t.Fatal(err)
-		}
-		failed := conn.Server()
-		if _, err := conn.ExecContext(ctx, "SELECT"); !errors.Is(err, driver.ErrBadConn) {
-			t.Fatalf("got %v", err)
-		}
-		_ = conn.Close()
-		time.Sleep(noticed) // fake time
-		served := func(ctx context.Context) map[string]int {
-			served := map[string]int{}
-			for range 40 {
-				conn, err := readers.OpenConnectionForKey(ctx, 7)
-				if err != nil {
-					t.Fatal(err)
-				}
-				served[conn.Server()]++
-				_ = conn.Close()
-			}
-			return served
-		}
-		if n := served(ctx)[failed]; n != 0 {
-			t.Errorf("the unit got the server that failed %d times", n)
-		}
-		if n := served(t.Context())[failed]; n == 0 {
-			t.Error("others do not get the server")
-		}
-		for _, a := range []string{"b:1", "c:1"} {
-			if a != failed {
-				f.become(a, fakeServer{down: true})
-			}
-		}
-		time.Sleep(noticed) // fake time
-		if n := served(ctx)[failed]; n != 40 {
-			t.Errorf("nothing else is left, but the server was used %d times", n)
 		}
 	})
 }
