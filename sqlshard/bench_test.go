@@ -10,6 +10,7 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dbtest"
+	"github.com/shardway/shardway/selection"
 	"github.com/shardway/shardway/sqlshard"
 )
 
@@ -162,4 +163,32 @@ func (c *contender) measure(ctx context.Context, b *testing.B, from, block int) 
 		c.allocs = allocs
 	}
 	c.ops += block
+}
+
+// BenchmarkChosenServer is the cost of choosing: a checkout, without
+// validation, from one server and from three, on an engine that costs nothing.
+func BenchmarkChosenServer(b *testing.B) {
+	for _, c := range []struct {
+		name     string
+		servers  []string
+		criteria selection.Criteria
+	}{
+		{"one", []string{"a:1"}, selection.Primary()},
+		{"primary of three", []string{"a:1", "b:1", "c:1"}, selection.Primary()},
+		{"nearest of three", []string{"a:1", "b:1", "c:1"}, selection.Nearest()},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			db, _, _, closeAll := newFakeSet(b, sqlshard.Config{Validation: sqlshard.None}, c.servers...)
+			defer closeAll()
+			ctx := b.Context()
+			b.ReportAllocs()
+			for b.Loop() {
+				conn, err := db.With(c.criteria).OpenConnectionForKey(ctx, 7)
+				if err != nil {
+					b.Fatal(err)
+				}
+				_ = conn.Close()
+			}
+		})
+	}
 }

@@ -196,9 +196,14 @@ func ages(e selection.Explanation) string {
 // not all that the caller has.
 func (rs *replicaSet) limit(ctx context.Context, w *opening) (context.Context, context.CancelFunc) {
 	limit := rs.places.cfg.Servers.SelectionTimeout
-	deadline, ok := ctx.Deadline()
-	if ok && w.operation() == selection.Read && len(rs.pools) > 1 {
-		limit = min(limit, time.Until(deadline)/2)
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		if w.operation() == selection.Read && len(rs.pools) > 1 {
+			left /= 2
+		} else if left <= limit {
+			return ctx, func() {} // spares a context
+		}
+		limit = min(limit, left)
 	}
 	return context.WithTimeoutCause(ctx, limit, errSlow)
 }

@@ -225,7 +225,7 @@ func openFake(t *testing.T, shards int, cfg sqlshard.Config) (db *sqlshard.DB[in
 }
 
 // openFakeEngine is openFake for an engine that is or wraps f.
-func openFakeEngine(t *testing.T, e shardway.Engine, f *fakeEngine, s *fakeSource, cfg sqlshard.Config) (db *sqlshard.DB[int64], closeAll func()) {
+func openFakeEngine(t testing.TB, e shardway.Engine, f *fakeEngine, s *fakeSource, cfg sqlshard.Config) (db *sqlshard.DB[int64], closeAll func()) {
 	t.Helper()
 	router, err := shardway.Open(t.Context(), s, shardway.Config{})
 	if err != nil {

@@ -41,7 +41,7 @@ var errDown = errors.New("connection refused")
 
 // newFakeSet opens a DB for a shard on some servers, the first of which is the
 // primary of term 1.
-func newFakeSet(t *testing.T, cfg sqlshard.Config, addresses ...string) (db *sqlshard.DB[int64], f *fakeSet, s *fakeSource, closeAll func()) {
+func newFakeSet(t testing.TB, cfg sqlshard.Config, addresses ...string) (db *sqlshard.DB[int64], f *fakeSet, s *fakeSource, closeAll func()) {
 	t.Helper()
 	f = &fakeSet{fakeEngine: &fakeEngine{}, servers: map[string]fakeServer{}, accepted: map[string]int{}}
 	for i, a := range addresses {
