@@ -23,7 +23,7 @@ var floors = map[string]int{
 	"store/sqlstore": 4, "store/memstore": 4, "store/storetest": 4, "catalog": 4, "sqlshard": 4, "retry": 4,
 	"postgres": 5, "mysql": 5, "sqlserver": 5, "sqlite": 5,
 	"internal/customers": 6,
-	"cmd/shardway":       7, "examples/customers": 7, "examples/quickstart": 7,
+	"cmd/shardway":       7, "examples/customers": 7, "examples/quickstart": 7, "examples/replicas": 7,
 	"internal/dbtest": 8, "topology/probe/probetest": 8, // for tests only
 }
 
