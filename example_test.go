@@ -3,10 +3,12 @@ package shardway_test
 import (
 	"context"
 	"log"
+	"time"
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/catalog"
 	"github.com/shardway/shardway/postgres"
+	"github.com/shardway/shardway/selection"
 	"github.com/shardway/shardway/sqlshard"
 	"github.com/shardway/shardway/store/sqlstore"
 )
@@ -51,4 +53,20 @@ func Example_catalog() {
 	result, err := c.Do(ctx, catalog.SplitMapping{Mapping: mapping, At: shardway.Int64Key(500), Reason: "shard is full"})
 
 	log.Print(result.Summary, err)
+}
+
+// The README's snippet for reads from secondaries. What it does is run against
+// real servers in packages sqlshard and examples/replicas.
+//
+//nolint:ineffassign,staticcheck // shows the calls alone
+func Example_servers() {
+	var db *sqlshard.DB[int64]
+	ctx, customerID := context.Background(), int64(4711)
+
+	reports := db.With(selection.Nearest(selection.MaxStaleness(30*time.Second), selection.Tags{"zone": "eu-1a"}))
+	local := db.With(selection.Where(func(s selection.ServerInfo) bool { return s.Host == "localhost" }))
+	conn, err := reports.OpenConnectionForKey(ctx, customerID)
+	conn, err = local.OpenConnectionForKey(ctx, customerID)
+
+	log.Print(conn.Server(), err)
 }
