@@ -58,7 +58,7 @@ func Example_catalog() {
 // The README's snippet for reads from secondaries. What it does is run against
 // real servers in packages sqlshard and examples/replicas.
 //
-//nolint:ineffassign,staticcheck // shows the calls alone
+//nolint:ineffassign // shows the calls alone
 func Example_servers() {
 	var db *sqlshard.DB[int64]
 	ctx, customerID := context.Background(), int64(4711)
