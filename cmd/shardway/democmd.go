@@ -11,6 +11,9 @@ import (
 	"github.com/shardway/shardway/internal/customers"
 )
 
+// replicasNote ends the demo: files have no replicas.
+const replicasNote = "Reads by latency and by a predicate, and a failover, on PostgreSQL replicas: examples/replicas."
+
 func demoCommand(a *app) *cobra.Command {
 	var dir string
 	c := &cobra.Command{
@@ -20,6 +23,11 @@ func demoCommand(a *app) *cobra.Command {
 	}
 	c.Flags().StringVar(&dir, "dir", "", "folder for the databases, which then stay (default a temporary one)")
 	return a.does(c, func(ctx context.Context, _ []string) (err error) {
+		defer func() {
+			if err == nil {
+				_, err = fmt.Fprintln(a.out, replicasNote)
+			}
+		}()
 		if dir != "" {
 			return customers.Demo(ctx, a.out, dir)
 		}
