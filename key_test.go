@@ -476,3 +476,11 @@ func FuzzParseKey(f *testing.F) {
 		}
 	})
 }
+
+// The smallest key of every kind is printed where a range has no other low end.
+func TestSmallestKeys(t *testing.T) {
+	t.Parallel()
+	for kind := shardway.KindInt32; kind <= shardway.KindDuration; kind++ {
+		checkRoundTrips(t, shardway.MinKey(kind))
+	}
+}

@@ -69,6 +69,11 @@ func parseKey(kind KeyKind, text string) (Key, error) {
 		}
 		return BytesKey(b)
 	case KindTime:
+		// Years beyond four digits are printed as the microseconds since 1970.
+		if micros, ok := strings.CutSuffix(text, "us"); ok {
+			v, err := strconv.ParseInt(micros, 10, 64)
+			return Key{kind: KindTime, hi: uint64(v) ^ sign64}, err
+		}
 		t, err := parseTime(text)
 		if err != nil {
 			return Key{}, err
@@ -110,11 +115,6 @@ func parseTime(text string) (time.Time, error) {
 		if t, err = time.Parse(layout, text); err == nil {
 			return t, nil
 		}
-	}
-	// Years beyond four digits are printed as the microseconds since 1970.
-	if micros, ok := strings.CutSuffix(text, "us"); ok {
-		v, err := strconv.ParseInt(micros, 10, 64)
-		return time.UnixMicro(v), err
 	}
 	return time.Time{}, err
 }

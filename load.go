@@ -2,6 +2,7 @@ package shardway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -27,7 +28,7 @@ func loadSnapshot(ctx context.Context, src Source, m ShardMap, patience time.Dur
 	} else {
 		s.bytes = interval.BytesFromSorted(entries(ctx, &l, byteAxis), 0)
 	}
-	if l.err != nil && context.Cause(ctx) == silence {
+	if l.err != nil && errors.Is(context.Cause(ctx), silence) {
 		return nil, silence
 	}
 	if l.err != nil {

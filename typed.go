@@ -34,6 +34,9 @@ func OpenRangeShardMap[K KeyType](ctx context.Context, r *Router, name string) (
 }
 
 func openTyped[K KeyType](ctx context.Context, r *Router, name string, kind MapKind) (typed[K], error) {
+	if r == nil {
+		return typed[K]{}, &ArgumentError{Argument: "router", Reason: "is missing"}
+	}
 	m, err := r.Map(ctx, name)
 	if err != nil {
 		return typed[K]{}, err

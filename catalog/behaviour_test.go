@@ -533,3 +533,15 @@ func TestCancelled(t *testing.T) {
 		}
 	})
 }
+
+func TestNoChange(t *testing.T) {
+	t.Parallel()
+	rg, _ := memory.world(t)
+	c := rg.client(catalog.Config{})
+	if _, err := c.Do(t.Context(), nil); !errors.Is(err, shardway.ErrInvalid) {
+		t.Errorf("Do = %v", err)
+	}
+	if _, err := c.Preview(t.Context(), nil); !errors.Is(err, shardway.ErrInvalid) {
+		t.Errorf("Preview = %v", err)
+	}
+}

@@ -32,6 +32,9 @@ func (c *Catalog) Preview(ctx context.Context, ch Change) (Result, error) {
 
 // look lets a change find out what no row of the global store tells.
 func (c *Catalog) look(ctx context.Context, ch Change, dry bool) (Change, error) {
+	if ch == nil {
+		return nil, &shardway.ArgumentError{Argument: "change", Reason: "is missing"}
+	}
 	if u, ok := ch.(UpdateShard); ok {
 		return u.look(ctx, c, dry)
 	}

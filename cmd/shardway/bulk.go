@@ -56,7 +56,11 @@ func mappingAddBulk(a *app) *cobra.Command {
 			name, in = args[0], file
 		}
 		b := &bulk{m: m, shards: shards, name: name}
-		if bad := b.read(in); len(bad) > 0 {
+		bad := b.read(newInput(ctx, in))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if len(bad) > 0 {
 			return judgeLines(append(bad, s.taken(ctx, b)...))
 		}
 		err = s.change(ctx, f, catalog.AddMappings{Map: m, New: b.mappings(), Reason: f.reason})
