@@ -89,9 +89,11 @@ type rule struct {
 	weights       map[string]float64
 	allowDetached bool
 	err           error
+	plain         bool   // valid, and the same servers suit it as long as a description lasts
+	slot          uint32 // of its latency window in a description
 }
 
-var primaryRule = &rule{}
+var primaryRule = &rule{plain: true}
 
 func (c Criteria) get() *rule {
 	if c.rule == nil {
@@ -126,6 +128,8 @@ func NewCriteria(preference *ReadPreference, predicate func(ServerInfo) bool, co
 	if err := r.validate(); err != nil {
 		return refused(err)
 	}
+	r.plain = r.predicate == nil && r.prefer == nil && !r.zoned && r.weights == nil
+	r.slot = nextSlot.Add(1) % topology.MemoSlots
 	return Criteria{rule: r}, nil
 }
 

@@ -33,13 +33,19 @@ func (q *query) pickOfTwo(window []uint64, n int) int {
 }
 
 func (q *query) drawTwo(window []uint64, n int) (int, int) {
+	first, second := q.drawPair(n)
+	return nth(window, first), nth(window, second)
+}
+
+// drawPair draws two different numbers below n, n > 1.
+func (q *query) drawPair(n int) (first, second int) {
 	r := q.draw()
-	first := int(r >> 32 * uint64(n) >> 32)
-	second := int(r & 0xffffffff * uint64(n-1) >> 32)
+	first = int(r >> 32 * uint64(n) >> 32)
+	second = int(r & 0xffffffff * uint64(n-1) >> 32)
 	if second >= first {
 		second++
 	}
-	return nth(window, first), nth(window, second)
+	return first, second
 }
 
 // A zone's server may get zoneShare/zoneMean times the mean. The promise is

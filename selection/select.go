@@ -140,6 +140,9 @@ func (q query) on(set topology.Set) query {
 
 // attempt searches once; the winner is -1 if no server suits.
 func (q *query) attempt() (int, error) {
+	if servers := q.recall(q.memorable()); servers != nil {
+		return q.pickListed(servers), nil
+	}
 	if err := q.check(); err != nil {
 		return -1, err
 	}
@@ -256,7 +259,11 @@ func (q *query) search(candidates, spare []uint64, t *trace) (int, error) {
 			return -1, err
 		}
 	}
-	return q.pick(candidates, spare, q.window(candidates, t)), nil
+	n := q.window(candidates, t)
+	if t == nil {
+		q.remember(q.memorable(), candidates, n)
+	}
+	return q.pick(candidates, spare, n), nil
 }
 
 // exclude returns the bitmap of the request's deprioritized servers in
@@ -276,7 +283,7 @@ func (q *query) exclude(spare []uint64) []uint64 {
 func (q *query) begin(winner int) Choice {
 	load := q.ix.Loads[winner]
 	load.Begin()
-	if q.rule.zoned && q.operation == Read {
+	if q.rule != nil && q.rule.zoned && q.operation == Read {
 		load.Pick()
 	}
 	return Choice{set: q.set, index: winner}

@@ -3,6 +3,7 @@ package topology
 import (
 	"math"
 	"slices"
+	"sync/atomic"
 	"unique"
 )
 
@@ -12,6 +13,9 @@ const NoValue = math.MaxInt64
 
 // smallIndex is the size up to which a linear search beats a map.
 const smallIndex = 16
+
+// MemoSlots is the number of conclusions that an Index has room for.
+const MemoSlots = 8
 
 // Index is a Set arranged for selection: bit i of every bitmap and element i of
 // every column belong to the i-th server. It is computed once per description.
@@ -38,6 +42,9 @@ type Index struct {
 	Loads []*Load
 	// AnyDetached says that Detached is not empty.
 	AnyDetached bool
+	// Memo has room for what a reader concludes from the description, which
+	// never changes. Package selection keeps latency windows there.
+	Memo *[MemoSlots]atomic.Value
 
 	labels *labels // shared by descriptions with the same addresses and tags
 }
@@ -65,6 +72,7 @@ func newIndex(d *description) Index {
 		RTT:       columns[:n:n],
 		Staleness: columns[n:],
 		Loads:     make([]*Load, n),
+		Memo:      new([MemoSlots]atomic.Value),
 		labels:    d.index.labels,
 	}
 	for i := range d.servers {
