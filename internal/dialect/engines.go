@@ -9,6 +9,8 @@ var postgres = Dialect{
 		"limit":  "LIMIT ?",
 		"update": "FOR UPDATE",
 		"now":    "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000000) AS bigint)",
+		"fenced": "",
+		"keep":   "FOR KEY SHARE",
 	},
 	begin: [2][]string{
 		Read:  {"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"},
@@ -34,7 +36,9 @@ var mysql = Dialect{
 		"limit":  "LIMIT ?",
 		"update": "FOR UPDATE",
 		// UTC_TIMESTAMP, unlike NOW, does not depend on the session's time zone.
-		"now": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
+		"now":    "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
+		"fenced": "",
+		"keep":   "LOCK IN SHARE MODE",
 	},
 	begin: [2][]string{
 		Read:  {"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"},
@@ -58,6 +62,8 @@ var sqlite = Dialect{
 		"limit":  "LIMIT ?",
 		"update": "",
 		"now":    "CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000",
+		"fenced": "",
+		"keep":   "",
 	},
 	begin: [2][]string{
 		Read:  {"BEGIN"},
@@ -84,6 +90,8 @@ var sqlserver = Dialect{
 		"limit":  "OFFSET 0 ROWS FETCH NEXT ? ROWS ONLY",
 		"update": "",
 		"now":    "DATEDIFF_BIG(microsecond, '1970-01-01', SYSUTCDATETIME())",
+		"fenced": "WITH (REPEATABLEREAD, ROWLOCK)",
+		"keep":   "",
 	},
 	begin: [2][]string{
 		Read:  {"BEGIN TRANSACTION"},

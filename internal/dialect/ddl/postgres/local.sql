@@ -25,7 +25,8 @@ CREATE TABLE IF NOT EXISTS shardway.local_shards (
     database_name text COLLATE "C" NOT NULL,
     servers text NOT NULL,
     status smallint NOT NULL,
-    version bigint NOT NULL
+    version bigint NOT NULL,
+    fence smallint CHECK (fence IS NULL)
 )
 
 CREATE TABLE IF NOT EXISTS shardway.local_mappings (
@@ -35,6 +36,7 @@ CREATE TABLE IF NOT EXISTS shardway.local_mappings (
     high_key bytea,
     shard_id bigint NOT NULL,
     status smallint NOT NULL,
+    fence smallint CHECK (fence IS NULL),
     UNIQUE (map_id, low_key)
 )
 
