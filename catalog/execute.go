@@ -22,10 +22,8 @@ func (c *Catalog) Preview(ctx context.Context, ch Change) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	for _, step := range p.steps {
-		if _, err := c.local(ctx, step, false); err != nil {
-			return Result{}, err
-		}
+	if err := c.reachable(ctx, p.steps); err != nil {
+		return Result{}, err
 	}
 	return p.outcome(0), nil
 }
@@ -141,10 +139,8 @@ func (c *Catalog) attempt(ctx context.Context, ch Change) (Result, error) {
 		return p.outcome(0), nil
 	}
 	// Everything that can be found out before anything is written is found out here.
-	for _, step := range p.steps {
-		if _, err := c.local(ctx, step, false); err != nil {
-			return Result{}, err
-		}
+	if err := c.reachable(ctx, p.steps); err != nil {
+		return Result{}, err
 	}
 	op, p, err := c.prepare(ctx, ch)
 	if errors.Is(err, shardway.ErrMapNotFound) { // somebody was quicker, perhaps with the same change
@@ -216,10 +212,15 @@ func (c *Catalog) await(ctx context.Context, op *store.Operation, cause error) (
 // the steps that certainly have not reached their store.
 func (c *Catalog) forward(ctx context.Context, op *store.Operation) (untouched map[int]bool, err error) {
 	untouched = map[int]bool{}
-	for i := range op.Steps {
-		untouched[i] = true
+	for i, step := range op.Steps {
+		if !step.GlobalOnly {
+			untouched[i] = true
+		}
 	}
 	for i, step := range op.Steps {
+		if step.GlobalOnly {
+			continue
+		}
 		local, err := c.local(ctx, step, true)
 		if err != nil {
 			return untouched, err
@@ -268,6 +269,19 @@ func (c *Catalog) step(ctx context.Context, op *store.Operation, local store.Loc
 // passing reports whether an error may be gone at the next try.
 func passing(err error) bool {
 	return errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, shardway.ErrUnavailable)
+}
+
+// reachable checks the local stores that steps need, and writes nothing.
+func (c *Catalog) reachable(ctx context.Context, steps []store.Step) error {
+	for _, step := range steps {
+		if step.GlobalOnly {
+			continue
+		}
+		if _, err := c.local(ctx, step, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // local opens the local store of a step and checks that it is what the step

@@ -99,10 +99,19 @@ func entry(op *store.Operation, now time.Time, o store.Outcome) store.Entry {
 // load the whole map.
 const maxRanges = 256
 
+// changesShard reports whether a step changes the row of a shard. One that only
+// marks it has the same row before and after.
+func changesShard(step store.Step) bool {
+	if step.Before == nil || step.After == nil {
+		return step.Before != step.After
+	}
+	return step.Before.Version != step.After.Version
+}
+
 func changedRanges(op *store.Operation) []shardway.Range {
 	var ranges []shardway.Range
 	for _, step := range op.Steps {
-		if step.Before != nil || step.After != nil || len(ranges)+len(step.Remove)+len(step.Add) > maxRanges {
+		if changesShard(step) || len(ranges)+len(step.Remove)+len(step.Add) > maxRanges {
 			return nil
 		}
 		for _, m := range step.Remove {

@@ -30,23 +30,28 @@ func (c *Catalog) Recover(ctx context.Context, force bool) ([]Recovered, error) 
 	}
 	all := make([]Recovered, 0, len(ops))
 	for _, op := range ops {
-		r := Recovered{Operation: op, Outcome: store.Pending}
-		if r.Err = c.claim(ctx, &op, force); r.Err == nil {
-			if r.Outcome, r.Err = c.settleClaimed(ctx, &op, nil); r.Outcome != store.Pending {
-				r.Err = nil
-			} else {
-				c.release(ctx, &op)
-			}
-			c.noteRecovered(&op, r)
-		} else if errors.Is(r.Err, errEnded) {
-			r.Outcome, r.Err = c.Outcome(ctx, op.ID)
-		}
-		all = append(all, r)
+		all = append(all, c.recoverOne(ctx, op, force))
 		if ctx.Err() != nil {
 			return all, ctx.Err()
 		}
 	}
 	return all, nil
+}
+
+// recoverOne brings one pending operation to an end, if its owner does not hold it.
+func (c *Catalog) recoverOne(ctx context.Context, op store.Operation, force bool) Recovered {
+	r := Recovered{Operation: op, Outcome: store.Pending}
+	if r.Err = c.claim(ctx, &op, force); r.Err == nil {
+		if r.Outcome, r.Err = c.settleClaimed(ctx, &op, nil); r.Outcome != store.Pending {
+			r.Err = nil
+		} else {
+			c.release(ctx, &op)
+		}
+		c.noteRecovered(&op, r)
+	} else if errors.Is(r.Err, errEnded) {
+		r.Outcome, r.Err = c.Outcome(ctx, op.ID)
+	}
+	return r
 }
 
 func (c *Catalog) noteRecovered(op *store.Operation, r Recovered) {
@@ -208,7 +213,7 @@ func (c *Catalog) settleClaimed(ctx context.Context, op *store.Operation, untouc
 	}
 	locals := make([]store.Local, len(steps))
 	for i, step := range steps {
-		if untouched[i] {
+		if untouched[i] || step.GlobalOnly {
 			continue
 		}
 		local, err := c.local(ctx, step, true)

@@ -82,6 +82,9 @@ type Step struct {
 	// LocalOnly is set when the step says nothing about the rows of the global
 	// store: those are what the other steps say.
 	LocalOnly bool
+	// GlobalOnly is set when no local store changes with the step: it says what
+	// the rows of the global store become, and nobody connects to its shard.
+	GlobalOnly bool
 }
 
 // GlobalSteps returns the steps that the rows of the global store follow.

@@ -47,6 +47,8 @@ type stepDocument struct {
 	Add    []mappingDocument `json:"add,omitempty"`
 	// LocalOnly: the rows of the global store do not follow this step.
 	LocalOnly bool `json:"local_only,omitempty"`
+	// GlobalOnly: no local store is changed by this step.
+	GlobalOnly bool `json:"global_only,omitempty"`
 }
 
 type shardDocument struct {
@@ -87,7 +89,7 @@ func encodeBody(o *store.Operation) (string, error) {
 		Steps: make([]stepDocument, len(o.Steps)),
 	}
 	for i, s := range o.Steps {
-		d.Steps[i] = stepDocument{Shard: documentShard(s.Shard), Remove: documentMappings(s.Remove), Add: documentMappings(s.Add), LocalOnly: s.LocalOnly}
+		d.Steps[i] = stepDocument{Shard: documentShard(s.Shard), Remove: documentMappings(s.Remove), Add: documentMappings(s.Add), LocalOnly: s.LocalOnly, GlobalOnly: s.GlobalOnly}
 		if s.Before != nil {
 			before := documentShard(*s.Before)
 			d.Steps[i].Before = &before
@@ -175,7 +177,7 @@ func (d *bodyDocument) fill(o *store.Operation) error {
 	for _, s := range d.Steps {
 		step := store.Step{
 			Shard: *r.shard(&s.Shard), Before: r.shard(s.Before), After: r.shard(s.After),
-			Remove: r.mappings(s.Remove), Add: r.mappings(s.Add), LocalOnly: s.LocalOnly,
+			Remove: r.mappings(s.Remove), Add: r.mappings(s.Add), LocalOnly: s.LocalOnly, GlobalOnly: s.GlobalOnly,
 		}
 		o.Steps = append(o.Steps, step)
 	}
