@@ -4,6 +4,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -22,8 +23,8 @@ var floors = map[string]int{
 	"topology/pgprobe": 3, "topology/mysqlprobe": 3, "topology/sqlserverprobe": 3, "topology/sqliteprobe": 3,
 	"store/sqlstore": 4, "store/memstore": 4, "store/storetest": 4, "catalog": 4, "sqlshard": 4, "retry": 4,
 	"postgres": 5, "mysql": 5, "sqlserver": 5, "sqlite": 5,
-	"internal/customers": 6,
-	"cmd/shardway":       7, "examples/customers": 7, "examples/quickstart": 7, "examples/replicas": 7,
+	"internal/customers": 6, "internal/replicas": 6,
+	"cmd/shardway": 7, "examples/customers": 7, "examples/quickstart": 7, "examples/replicas": 7,
 	"internal/dbtest": 8, "topology/probe/probetest": 8, // for tests only
 }
 
@@ -41,6 +42,9 @@ func TestFloors(t *testing.T) {
 		}
 		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && d.Name() != "." || d.Name() == "testdata") {
 			return filepath.SkipDir
+		}
+		if _, err := os.Stat(filepath.Join(file, "go.mod")); d.IsDir() && file != "." && err == nil {
+			return filepath.SkipDir // another module
 		}
 		if d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 			return nil

@@ -262,7 +262,7 @@ func (q *query) detail(step Step, s *topology.Server, fastest int64) string {
 		if !s.AverageRTT.Known() {
 			return "no round trip measured"
 		}
-		return fmt.Sprintf("%s, limit %v", s.AverageRTT, time.Duration(fastest)+q.width())
+		return fmt.Sprintf("%s, limit %v", s.AverageRTT, topology.Measured(time.Duration(fastest)+q.width()))
 	}
 	return ""
 }

@@ -26,7 +26,7 @@ func (q *query) memorable() *rule {
 	switch {
 	case len(q.deprioritized) > 0 || q.operation > Write:
 		return nil
-	case r == nil || q.operation == Write && r.err == nil:
+	case q.operation == Write && r.err == nil:
 		return primaryRule
 	case r.plain:
 		return r

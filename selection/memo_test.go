@@ -1,6 +1,8 @@
 package selection_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -108,3 +110,31 @@ func TestSelect_nextDescription(t *testing.T) {
 		set = next
 	}
 }
+
+// A context that has ended is an error, also where the answer is known.
+func TestSelector_againEnded(t *testing.T) {
+	t.Parallel()
+	s, err := selection.NewSelector(selection.Config{Source: standing{benchSet(t, 3)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []selection.Criteria{{}, selection.Nearest()} {
+		choice, err := s.Select(t.Context(), selection.Request{Criteria: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		choice.Release()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.Select(ctx, selection.Request{Criteria: c}); !errors.Is(err, context.Canceled) || !errors.Is(err, selection.ErrNoServer) {
+			t.Errorf("%v: error %v", c, err)
+		}
+	}
+}
+
+// standing is a source whose description stays.
+type standing struct{ set topology.Set }
+
+func (s standing) Current() (topology.Set, <-chan struct{}) { return s.set, nil }
+
+func (standing) RequestCheck() {}

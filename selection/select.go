@@ -124,7 +124,7 @@ func newQuery(set topology.Set, request *Request) query {
 	return query{
 		set:           set,
 		ix:            set.Index(),
-		rule:          request.Criteria.rule,
+		rule:          request.Criteria.get(),
 		deprioritized: request.Deprioritized,
 		random:        request.Random,
 		threshold:     request.LocalThreshold,
@@ -190,11 +190,8 @@ func (q *query) width() time.Duration {
 	return q.threshold
 }
 
-// check refuses an invalid request, and completes the query.
+// check refuses an invalid request.
 func (q *query) check() error {
-	if q.rule == nil {
-		q.rule = primaryRule
-	}
 	switch {
 	case q.rule.err != nil:
 		return q.rule.err
@@ -283,7 +280,7 @@ func (q *query) exclude(spare []uint64) []uint64 {
 func (q *query) begin(winner int) Choice {
 	load := q.ix.Loads[winner]
 	load.Begin()
-	if q.rule != nil && q.rule.zoned && q.operation == Read {
+	if q.rule.zoned && q.operation == Read {
 		load.Pick()
 	}
 	return Choice{set: q.set, index: winner}

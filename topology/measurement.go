@@ -46,7 +46,7 @@ func (m Measurement) String() string {
 	if !known {
 		return "unknown"
 	}
-	return d.String()
+	return d.Round(time.Microsecond).String()
 }
 
 // averageDivisor is 1/α of the moving average: α = 0.2 (MongoDB server

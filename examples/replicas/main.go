@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/replicas"
 	"github.com/shardway/shardway/postgres"
 )
 
@@ -41,13 +42,13 @@ func main() {
 
 // run is the program without its process. It returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, out, errs io.Writer) int {
-	s := &story{out: out}
-	err := s.read(args, getenv, errs)
+	s := &replicas.Story{Out: out}
+	err := read(s, args, getenv, errs)
 	if errors.Is(err, flag.ErrHelp) {
 		return exitOK
 	}
 	if err == nil {
-		err = s.tell(ctx)
+		err = s.Tell(ctx)
 	}
 	if err == nil {
 		return exitOK
@@ -60,13 +61,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, er
 }
 
 // read reads where the servers are. The DSN holds a secret and is never printed.
-func (s *story) read(args []string, getenv func(string) string, errs io.Writer) (err error) {
+func read(s *replicas.Story, args []string, getenv func(string) string, errs io.Writer) (err error) {
 	flags := flag.NewFlagSet("replicas", flag.ContinueOnError)
 	flags.SetOutput(errs)
 	primary := flags.String("primary", "", "`DSN` of the database on the primary; preferably set REPLICAS_PRIMARY instead: others can see the flags of a program")
 	secondaries := flags.String("secondaries", "", "`addresses` of the secondaries, as in db2:5432,db3:5432; or set REPLICAS_SECONDARIES")
-	flags.BoolVar(&s.promote, "promote", false, "promote the last secondary by pg_promote, in place of waiting for you to do it")
-	flags.DurationVar(&s.wait, "wait", 5*time.Minute, "how long to wait for the failover")
+	flags.BoolVar(&s.Promote, "promote", false, "promote the last secondary by pg_promote, in place of waiting for you to do it")
+	flags.DurationVar(&s.Wait, "wait", 5*time.Minute, "how long to wait for the failover")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return err
 	} else if err != nil || flags.NArg() > 0 {
@@ -83,16 +84,16 @@ func (s *story) read(args []string, getenv func(string) string, errs io.Writer) 
 		return &shardway.ArgumentError{Argument: "-primary", Reason: "is missing, and so is REPLICAS_PRIMARY"}
 	case *secondaries == "":
 		return &shardway.ArgumentError{Argument: "-secondaries", Reason: "is missing, and so is REPLICAS_SECONDARIES"}
-	case s.wait <= 0:
-		return &shardway.ArgumentError{Argument: "-wait", Value: s.wait.String(), Reason: "is not above 0"}
+	case s.Wait <= 0:
+		return &shardway.ArgumentError{Argument: "-wait", Value: s.Wait.String(), Reason: "is not above 0"}
 	}
-	if s.engine, s.location, s.login, err = postgres.Parse(*primary); err != nil {
+	if s.Engine, s.Location, s.Login, err = postgres.Parse(*primary); err != nil {
 		return fmt.Errorf("primary: %w", err)
 	}
 	for _, address := range strings.Split(*secondaries, ",") {
-		s.location.Servers = append(s.location.Servers, shardway.Server{Address: address})
+		s.Location.Servers = append(s.Location.Servers, shardway.Server{Address: address})
 	}
-	if s.location, err = s.engine.Normalize(s.location); err != nil {
+	if s.Location, err = s.Engine.Normalize(s.Location); err != nil {
 		return fmt.Errorf("secondaries: %w", err)
 	}
 	return nil

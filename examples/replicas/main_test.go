@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway/internal/dbtest"
+	"github.com/shardway/shardway/internal/replicas"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -67,7 +68,7 @@ func (c cluster) checkGone(t *testing.T) {
 	t.Helper()
 	d := c.At(c.database, 2)
 	var left bool
-	err := d.Open(t).QueryRowContext(t.Context(), `SELECT to_regnamespace('shardway') IS NOT NULL OR to_regclass($1) IS NOT NULL`, table).Scan(&left)
+	err := d.Open(t).QueryRowContext(t.Context(), `SELECT to_regnamespace('shardway') IS NOT NULL OR to_regclass($1) IS NOT NULL`, replicas.Table).Scan(&left)
 	if err != nil || left {
 		t.Errorf("something is left on the new primary: %v, %v", left, err)
 	}
@@ -129,7 +130,7 @@ func TestRun_noFailover(t *testing.T) {
 		t.Errorf("exit code %d, %s, after\n%s", code, errs.String(), out.String())
 	}
 	var left bool
-	err := d.Open(t).QueryRowContext(t.Context(), `SELECT to_regnamespace('shardway') IS NOT NULL OR to_regclass($1) IS NOT NULL`, table).Scan(&left)
+	err := d.Open(t).QueryRowContext(t.Context(), `SELECT to_regnamespace('shardway') IS NOT NULL OR to_regclass($1) IS NOT NULL`, replicas.Table).Scan(&left)
 	if err != nil || left {
 		t.Errorf("something is left: %v, %v", left, err)
 	}

@@ -1,4 +1,4 @@
-package main
+package replicas
 
 import (
 	"context"
@@ -17,15 +17,15 @@ import (
 	"github.com/shardway/shardway/store/sqlstore"
 )
 
-// table is what the story reads and writes.
-const table = "shardway_replicas_example"
+// Table is what the story reads and writes.
+const Table = "shardway_replicas_example"
 
 // pause is the time between two looks at what is waited for.
 const pause = 50 * time.Millisecond
 
 // open makes the database a shard with all keys and connects to it as an
 // application does. The shard map is a SQLite file, which goes with the story.
-func (s *story) open(ctx context.Context) (_ func() error, err error) {
+func (s *Story) open(ctx context.Context) (_ func() error, err error) {
 	dir, err := os.MkdirTemp("", "shardway-replicas-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the shard map: %w", err)
@@ -64,7 +64,7 @@ func (s *story) open(ctx context.Context) (_ func() error, err error) {
 		return nil, err
 	}
 	s.db, err = sqlshard.New(notes, sqlshard.Config{
-		Engines: []shardway.Engine{s.engine}, Credentials: s.login,
+		Engines: []shardway.Engine{s.Engine}, Credentials: s.Login,
 		// A failover is noticed at once where it breaks something, else by the
 		// next check.
 		Servers: sqlshard.ServerConfig{Heartbeat: 500 * time.Millisecond},
@@ -77,16 +77,16 @@ func (s *story) open(ctx context.Context) (_ func() error, err error) {
 }
 
 // deploy creates map, shard and table.
-func (s *story) deploy(ctx context.Context, global *sqlstore.Global) (err error) {
+func (s *Story) deploy(ctx context.Context, global *sqlstore.Global) (err error) {
 	if _, err := global.Deploy(ctx, false); err != nil {
 		return err
 	}
-	locals, err := sqlstore.NewLocals([]shardway.Engine{s.engine}, s.login)
+	locals, err := sqlstore.NewLocals([]shardway.Engine{s.Engine}, s.Login)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, locals.Close()) }()
-	c, err := catalog.New(global, locals, catalog.Config{Who: "examples/replicas"})
+	c, err := catalog.New(global, locals, catalog.Config{Who: "replicas"})
 	if err != nil {
 		return err
 	}
@@ -95,22 +95,22 @@ func (s *story) deploy(ctx context.Context, global *sqlstore.Global) (err error)
 		return err
 	}
 	m := r.Map
-	if r, err = c.Do(ctx, catalog.AddShard{Map: m, Name: "s1", Location: s.location}); err != nil {
+	if r, err = c.Do(ctx, catalog.AddShard{Map: m, Name: "s1", Location: s.Location}); err != nil {
 		return err
 	}
 	all := catalog.NewMapping{Range: shardway.Range{Low: shardway.Int64Key(0)}, ShardID: r.Shards[0].ID}
 	if _, err = c.Do(ctx, catalog.AddMappings{Map: m, New: []catalog.NewMapping{all}}); err != nil {
 		return err
 	}
-	return s.on(s.location.Servers[0].Address, func(db *sql.DB) error {
-		_, err := db.ExecContext(ctx, "CREATE TABLE "+table+" (id bigint PRIMARY KEY, note text NOT NULL)")
+	return s.on(s.Location.Servers[0].Address, func(db *sql.DB) error {
+		_, err := db.ExecContext(ctx, "CREATE TABLE "+Table+" (id bigint PRIMARY KEY, note text NOT NULL)")
 		return err
 	})
 }
 
 // on runs work on one server, past Shardway.
-func (s *story) on(address string, work func(*sql.DB) error) error {
-	connector, err := s.engine.Connector(address, s.location.Database, s.login)
+func (s *Story) on(address string, work func(*sql.DB) error) error {
+	connector, err := s.Engine.Connector(address, s.Location.Database, s.Login)
 	if err != nil {
 		return err
 	}
@@ -122,32 +122,32 @@ func (s *story) on(address string, work func(*sql.DB) error) error {
 }
 
 // vacant refuses a database that holds a shard already, or is no primary.
-func (s *story) vacant(ctx context.Context) error {
-	return s.on(s.location.Servers[0].Address, func(db *sql.DB) error {
+func (s *Story) vacant(ctx context.Context) error {
+	return s.on(s.Location.Servers[0].Address, func(db *sql.DB) error {
 		var secondary, taken bool
-		err := db.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), to_regnamespace('shardway') IS NOT NULL OR to_regclass($1) IS NOT NULL`, table).Scan(&secondary, &taken)
+		err := db.QueryRowContext(ctx, `SELECT pg_is_in_recovery(), to_regnamespace('shardway') IS NOT NULL OR to_regclass($1) IS NOT NULL`, Table).Scan(&secondary, &taken)
 		switch {
 		case err != nil:
 			return fmt.Errorf("looking at the database: %w", err)
 		case secondary:
 			return &shardway.ArgumentError{Argument: "primary", Reason: "is a secondary"}
 		case taken:
-			return &shardway.ArgumentError{Argument: "database", Value: s.location.Database, Reason: "has a schema shardway or a table " + table + " already: give one of its own"}
+			return &shardway.ArgumentError{Argument: "database", Value: s.Location.Database, Reason: "has a schema shardway or a table " + Table + " already: give one of its own"}
 		}
 		return nil
 	})
 }
 
 // remove takes away what deploy has made, on whoever is primary now.
-func (s *story) remove() error {
+func (s *Story) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	primary := s.primary
 	if primary == "" {
-		primary = s.location.Servers[0].Address
+		primary = s.Location.Servers[0].Address
 	}
 	return s.on(primary, func(db *sql.DB) error {
-		_, err := db.ExecContext(ctx, "DROP TABLE IF EXISTS "+table)
+		_, err := db.ExecContext(ctx, "DROP TABLE IF EXISTS "+Table)
 		if err == nil {
 			_, err = db.ExecContext(ctx, "DROP SCHEMA IF EXISTS shardway CASCADE")
 		}
@@ -156,14 +156,14 @@ func (s *story) remove() error {
 }
 
 // replicated waits until every secondary shows a row, and so all before it.
-func (s *story) replicated(ctx context.Context, id int64) error {
+func (s *Story) replicated(ctx context.Context, id int64) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
-	for _, server := range s.location.Servers[1:] {
+	for _, server := range s.Location.Servers[1:] {
 		err := s.on(server.Address, func(db *sql.DB) error {
 			for {
 				var found int64
-				err := db.QueryRowContext(ctx, "SELECT count(*) FROM "+table+" WHERE id = $1", id).Scan(&found)
+				err := db.QueryRowContext(ctx, "SELECT count(*) FROM "+Table+" WHERE id = $1", id).Scan(&found)
 				if err == nil && found == 1 {
 					return nil
 				}
@@ -182,15 +182,15 @@ func (s *story) replicated(ctx context.Context, id int64) error {
 }
 
 // row reports whether a server has a row.
-func (s *story) row(ctx context.Context, server string, id int64) (found bool, err error) {
+func (s *Story) row(ctx context.Context, server string, id int64) (found bool, err error) {
 	err = s.on(server, func(db *sql.DB) error {
-		return db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+table+" WHERE id = $1)", id).Scan(&found)
+		return db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+Table+" WHERE id = $1)", id).Scan(&found)
 	})
 	return found, err
 }
 
 // servers are what is known of the servers, as seen with some criteria.
-func (s *story) servers(ctx context.Context, c selection.Criteria) (selection.Explanation, error) {
+func (s *Story) servers(ctx context.Context, c selection.Criteria) (selection.Explanation, error) {
 	e, err := s.db.With(c).Servers(ctx, "s1")
 	if err != nil {
 		return e, fmt.Errorf("checking servers: %w", err)

@@ -1,4 +1,9 @@
-package main
+// Package replicas tells how Shardway chooses among the servers of a shard, on
+// a PostgreSQL primary and its secondaries: a write goes to the primary, a read
+// to a secondary chosen by latency, another one where a predicate says, and
+// after a failover writes flow to the new primary. The demo tells it on servers
+// of its own, examples/replicas on yours.
+package replicas
 
 import (
 	"context"
@@ -15,14 +20,14 @@ import (
 	"github.com/shardway/shardway/sqlshard"
 )
 
-// story is one run. Every fact it tells was asked of the servers themselves.
-type story struct {
-	out      io.Writer
-	engine   postgres.Engine
-	location shardway.Location // the first server is the primary
-	login    shardway.Credentials
-	promote  bool
-	wait     time.Duration
+// Story is one run. Every fact it tells was asked of the servers themselves.
+type Story struct {
+	Out      io.Writer
+	Engine   postgres.Engine
+	Location shardway.Location // the first server is the primary
+	Login    shardway.Credentials
+	Promote  bool          // the last secondary is promoted, in place of asking for it
+	Wait     time.Duration // for the failover; above 0
 
 	db      *sqlshard.DB[int64]
 	primary string // address of the primary seen last
@@ -35,7 +40,8 @@ const reads = 20
 // patience bounds what needs no failover.
 const patience = time.Minute
 
-func (s *story) tell(ctx context.Context) (err error) {
+// Tell runs the story. It is told once.
+func (s *Story) Tell(ctx context.Context) (err error) {
 	closing, err := s.open(ctx)
 	if err != nil {
 		return err
@@ -55,19 +61,19 @@ func (s *story) tell(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *story) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+func (s *Story) say(format string, args ...any) { fmt.Fprintf(s.Out, format+"\n", args...) }
 
 // write writes one more row, as an application does, and returns the server
 // that took it. A row whose write was broken off is written again, which does no
 // harm.
-func (s *story) write(ctx context.Context) (server string, err error) {
+func (s *Story) write(ctx context.Context) (server string, err error) {
 	conn, err := s.db.OpenConnectionForKey(ctx, s.rows+1)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
 	var secondary bool
-	err = conn.QueryRowContext(ctx, "INSERT INTO "+table+" (id, note) VALUES ($1, 'hello') "+
+	err = conn.QueryRowContext(ctx, "INSERT INTO "+Table+" (id, note) VALUES ($1, 'hello') "+
 		"ON CONFLICT (id) DO UPDATE SET note = excluded.note RETURNING pg_is_in_recovery()", s.rows+1).Scan(&secondary)
 	if err != nil {
 		return "", fmt.Errorf("writing on %s: %w", conn.Server(), err)
@@ -81,27 +87,27 @@ func (s *story) write(ctx context.Context) (server string, err error) {
 
 // look reads the newest row by some criteria and returns the server that served
 // it and whether that is a secondary, by its own account.
-func (s *story) look(ctx context.Context, c selection.Criteria) (server string, secondary bool, err error) {
+func (s *Story) look(ctx context.Context, c selection.Criteria) (server string, secondary bool, err error) {
 	conn, err := s.db.With(c).OpenConnectionForKey(ctx, s.rows)
 	if err != nil {
 		return "", false, err
 	}
 	defer conn.Close()
 	var note string
-	err = conn.QueryRowContext(ctx, "SELECT note, pg_is_in_recovery() FROM "+table+" WHERE id = $1", s.rows).Scan(&note, &secondary)
+	err = conn.QueryRowContext(ctx, "SELECT note, pg_is_in_recovery() FROM "+Table+" WHERE id = $1", s.rows).Scan(&note, &secondary)
 	if err != nil {
 		return "", false, fmt.Errorf("reading on %s: %w", conn.Server(), err)
 	}
 	return conn.Server(), secondary, nil
 }
 
-func (s *story) writes(ctx context.Context) error {
+func (s *Story) writes(ctx context.Context) error {
 	s.say("1. A write goes to the primary")
 	server, err := s.write(ctx)
 	if err != nil {
 		return err
 	}
-	if want := s.location.Servers[0].Address; server != want {
+	if want := s.Location.Servers[0].Address; server != want {
 		return fmt.Errorf("the write went to %s, and the primary is %s", server, want)
 	}
 	s.primary = server
@@ -109,7 +115,7 @@ func (s *story) writes(ctx context.Context) error {
 	return s.replicated(ctx, s.rows)
 }
 
-func (s *story) byLatency(ctx context.Context) error {
+func (s *Story) byLatency(ctx context.Context) error {
 	s.say("2. A read goes to a secondary, chosen by latency")
 	criteria := selection.Secondary(selection.MaxStaleness(patience))
 	e, err := s.servers(ctx, criteria)
@@ -144,7 +150,7 @@ func fate(v selection.Verdict) string {
 	return "out, by " + v.Step.String()
 }
 
-func (s *story) byPredicate(ctx context.Context) error {
+func (s *Story) byPredicate(ctx context.Context) error {
 	s.say("3. A read goes where a predicate says")
 	e, err := s.servers(ctx, selection.Nearest())
 	if err != nil {
@@ -168,7 +174,7 @@ func (s *story) byPredicate(ctx context.Context) error {
 }
 
 // reads reads often and says who served how many.
-func (s *story) reads(ctx context.Context, c selection.Criteria, check func(server string, secondary bool) error) (string, error) {
+func (s *Story) reads(ctx context.Context, c selection.Criteria, check func(server string, secondary bool) error) (string, error) {
 	count := map[string]int{}
 	for range reads {
 		server, secondary, err := s.look(ctx, c)
@@ -181,7 +187,7 @@ func (s *story) reads(ctx context.Context, c selection.Criteria, check func(serv
 		count[server]++
 	}
 	var parts []string
-	for _, server := range s.location.Servers {
+	for _, server := range s.Location.Servers {
 		if n := count[server.Address]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s (%d)", server.Address, n))
 		}
@@ -189,12 +195,12 @@ func (s *story) reads(ctx context.Context, c selection.Criteria, check func(serv
 	return strings.Join(parts, " and "), nil
 }
 
-func (s *story) failover(ctx context.Context) error {
+func (s *Story) failover(ctx context.Context) error {
 	s.say("4. A failover: writes flow to the new primary")
-	ctx, cancel := context.WithTimeout(ctx, s.wait)
+	ctx, cancel := context.WithTimeout(ctx, s.Wait)
 	defer cancel()
-	former, next := s.primary, s.location.Servers[len(s.location.Servers)-1].Address
-	if s.promote {
+	former, next := s.primary, s.Location.Servers[len(s.Location.Servers)-1].Address
+	if s.Promote {
 		err := s.on(next, func(db *sql.DB) error {
 			var done bool
 			err := db.QueryRowContext(ctx, "SELECT pg_promote(true, 60)").Scan(&done)
@@ -229,7 +235,7 @@ func (s *story) failover(ctx context.Context) error {
 		if found, err := s.row(ctx, s.primary, id); err != nil || !found {
 			return errors.Join(fmt.Errorf("row %d is not on %s", id, s.primary), err)
 		}
-		if found, err := s.row(ctx, former, id); err == nil && found && s.promote {
+		if found, err := s.row(ctx, former, id); err == nil && found && s.Promote {
 			return fmt.Errorf("row %d is on the former primary %s", id, former)
 		}
 	}
@@ -239,7 +245,7 @@ func (s *story) failover(ctx context.Context) error {
 
 // until writes until another server than the former primary takes it, and
 // returns how many attempts failed before.
-func (s *story) until(ctx context.Context, former string) (failed int, err error) {
+func (s *Story) until(ctx context.Context, former string) (failed int, err error) {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
