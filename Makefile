@@ -1,7 +1,7 @@
 # Everything a developer runs; `make` lists it. CI runs .ci/run, which calls `make test`.
 
 # Engines that must be tested, not skipped. A machine without them: make test SHARDWAY_TEST_REQUIRE=
-export SHARDWAY_TEST_REQUIRE ?= postgres,mysql
+export SHARDWAY_TEST_REQUIRE ?= postgres,mysql,mongodb
 
 # golangci-lint keeps its two hundred dependencies in a module file of its own.
 LINTER = go tool -modfile=lint.mod golangci-lint

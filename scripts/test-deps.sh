@@ -2,11 +2,12 @@
 # Installs what `make test` needs and does not find: PostgreSQL, MariaDB, and a C compiler for the race detector.
 # It uses Debian's packages, as root or through sudo; elsewhere it says what to install and fails.
 # Engines for which SHARDWAY_TEST_POSTGRES or SHARDWAY_TEST_MYSQL names a server, or which SHARDWAY_TEST_REQUIRE
-# leaves out, are not installed.
+# leaves out, are not installed. For mongodb it builds the module in internal/dbtest/ferretdb, so that no test waits
+# for that.
 set -euo pipefail
 
 PATH=$PATH:/usr/sbin:/usr/local/sbin
-required=,${SHARDWAY_TEST_REQUIRE-postgres,mysql},
+required=,${SHARDWAY_TEST_REQUIRE-postgres,mysql,mongodb},
 required=${required// /}
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -27,6 +28,12 @@ have_compiler() {
 	[[ -n ${CC:-} ]] || echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1
 }
 
+build_ferretdb() {
+	[[ $required != *,mongodb,* || -n ${SHARDWAY_TEST_MONGODB:-} ]] && return
+	(cd "$(dirname "${BASH_SOURCE[0]}")/../internal/dbtest/ferretdb" && GOWORK=off CGO_ENABLED=0 go build -o /dev/null .)
+}
+
+build_ferretdb
 packages=()
 have make || packages+=(make)
 have_compiler || packages+=(gcc libc6-dev)

@@ -28,5 +28,8 @@
 //   - SHARDWAY_TEST_DIR: the folder for servers' files. Unset: /dev/shm if it is writable and has room, else the
 //     system's temporary folder.
 //
+// MongoDB is apart, because it speaks no SQL: [Mongo] runs FerretDB, which is built from a module of its own, or uses
+// the deployment that SHARDWAY_TEST_MONGODB names, which [RealMongo] demands.
+//
 // The package never touches a server that the system runs, and never reads such a server's configuration.
 package dbtest

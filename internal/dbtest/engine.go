@@ -120,9 +120,10 @@ func requiredEngines() []Engine {
 
 // checkRequired refuses a name that is no engine: a typing error would turn a requirement into a silent skip.
 func checkRequired() error {
+	known := append(Engines(), EngineMongoDB)
 	for _, e := range requiredEngines() {
-		if !slices.Contains(Engines(), e) {
-			return fmt.Errorf("reading %s: unknown engine %q, not one of %v", requireVariable, string(e), Engines())
+		if !slices.Contains(known, e) {
+			return fmt.Errorf("reading %s: unknown engine %q, not one of %v", requireVariable, string(e), known)
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ var runFolder = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// baseFolder makes or finds the base folder and checks that it is ours: its root is open to every user.
+// baseFolder makes or finds the base folder and checks that it is ours.
 func baseFolder() (string, error) {
 	root := os.Getenv("SHARDWAY_TEST_DIR")
 	if root == "" {
@@ -61,6 +61,11 @@ func baseFolder() (string, error) {
 	if root == "" {
 		root = os.TempDir()
 	}
+	return ownFolder(root)
+}
+
+// ownFolder makes or finds this user's folder in root, which is open to every user.
+func ownFolder(root string) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return "", fmt.Errorf("finding the folder for servers: %w", err)
