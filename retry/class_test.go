@@ -342,14 +342,14 @@ func TestClassifyOwn(t *testing.T) {
 		err   error
 		class retry.Class
 	}{
-		"ErrUnavailable":          {shardway.ErrUnavailable, retry.Transient},
-		"ErrStale":                {shardway.ErrStale, retry.SafeToRetry},
-		"ErrPoolExhausted":        {shardway.ErrPoolExhausted, retry.Overloaded},
-		"ErrMappingOffline":       {shardway.ErrMappingOffline, retry.Offline},
-		"store.ErrUnknownOutcome": {store.ErrUnknownOutcome, retry.CommitUnknown},
-		"retry.ErrCommitUnknown":  {retry.ErrCommitUnknown, retry.CommitUnknown},
+		"ErrUnavailable":         {shardway.ErrUnavailable, retry.Transient},
+		"ErrStale":               {shardway.ErrStale, retry.SafeToRetry},
+		"ErrPoolExhausted":       {shardway.ErrPoolExhausted, retry.Overloaded},
+		"ErrMappingOffline":      {shardway.ErrMappingOffline, retry.Offline},
+		"retry.ErrCommitUnknown": {retry.ErrCommitUnknown, retry.CommitUnknown},
+		"by its method":          {store.ErrUnknownOutcome, retry.CommitUnknown},
 	}
-	for _, name := range retry.OwnErrors() {
+	for _, name := range append(retry.OwnErrors(), "by its method") {
 		c, ok := want[name]
 		if !ok {
 			t.Errorf("%s has no test", name)

@@ -88,6 +88,16 @@ func Do(ctx context.Context, p Policy, fn func(ctx context.Context, attempt int)
 	return err
 }
 
+// attemptKey is the number of the attempt in its context.
+type attemptKey struct{}
+
+// AttemptNumber returns the number of the attempt that ctx was made for by
+// [Do], counted from 1; 0 for other contexts.
+func AttemptNumber(ctx context.Context) int {
+	n, _ := ctx.Value(attemptKey{}).(int)
+	return n
+}
+
 // unit is one call of Do.
 type unit struct {
 	policy   Policy
@@ -146,10 +156,10 @@ func (u *unit) ask(ctx context.Context) (applied bool) {
 
 // attempt runs the unit once.
 func (u *unit) attempt(ctx context.Context) (error, verdict) { //nolint:revive,staticcheck // the verdict is on the error
-	run := ctx
+	run := context.WithValue(ctx, attemptKey{}, u.attempts)
 	if u.policy.AttemptTimeout > 0 {
 		var cancel context.CancelFunc
-		run, cancel = context.WithTimeout(ctx, u.policy.AttemptTimeout)
+		run, cancel = context.WithTimeout(run, u.policy.AttemptTimeout)
 		defer cancel()
 	}
 	err := u.fn(run, u.attempts)

@@ -26,7 +26,10 @@ var (
 
 // script is a unit that fails with the errors in turn and then succeeds.
 func script(attempts *[]int, failures ...error) func(context.Context, int) error {
-	return func(_ context.Context, attempt int) error {
+	return func(ctx context.Context, attempt int) error {
+		if n := retry.AttemptNumber(ctx); n != attempt {
+			attempt = -n
+		}
 		*attempts = append(*attempts, attempt)
 		if len(*attempts) <= len(failures) {
 			return failures[len(*attempts)-1]

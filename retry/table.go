@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"github.com/shardway/shardway"
-	"github.com/shardway/shardway/store"
 )
 
 // own are Shardway's errors. What led to them may say more: login refused is
@@ -24,7 +23,6 @@ var own = [...]struct {
 	{"ErrStale", shardway.ErrStale, safe, "changed by somebody else: read or routed again"},
 	{"ErrPoolExhausted", shardway.ErrPoolExhausted, later, "no connection was free in time"},
 	{"ErrMappingOffline", shardway.ErrMappingOffline, offline, "the mapping is offline: maintenance, or a move"},
-	{"store.ErrUnknownOutcome", store.ErrUnknownOutcome, unknown, "a change whose commit was not acknowledged"},
 	{"retry.ErrCommitUnknown", ErrCommitUnknown, unknown, "what Do returns in doubt"},
 }
 

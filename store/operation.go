@@ -13,7 +13,15 @@ import (
 )
 
 // ErrUnknownOutcome is a commit whose acknowledgement was lost.
-var ErrUnknownOutcome = errors.New("outcome unknown")
+var ErrUnknownOutcome error = unknownOutcome{}
+
+type unknownOutcome struct{}
+
+// Error returns the text.
+func (unknownOutcome) Error() string { return "outcome unknown" }
+
+// CommitUnknown is true: package retry does not repeat such a unit unasked.
+func (unknownOutcome) CommitUnknown() bool { return true }
 
 // ErrLostLease is a step of an executor whose operation somebody else has
 // taken over. Nothing was written.
