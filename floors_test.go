@@ -26,7 +26,8 @@ var floors = map[string]int{
 	"postgres": 5, "mysql": 5, "sqlserver": 5, "sqlite": 5,
 	"internal/customers": 6, "internal/replicas": 6,
 	"cmd/shardway": 7, "examples/customers": 7, "examples/quickstart": 7, "examples/replicas": 7,
-	"internal/dbtest": 8, "internal/dbtest/ferretdb": 8, "topology/probe/probetest": 8, // for tests only
+	"internal/mongotest": 8,
+	"internal/dbtest":    8, "internal/dbtest/ferretdb": 8, "topology/probe/probetest": 8, // for tests only
 }
 
 // std are the packages that promise no third-party import. Adapters are not
