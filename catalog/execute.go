@@ -312,6 +312,9 @@ func (c *Catalog) local(ctx context.Context, step store.Step, deploy bool) (stor
 	if err == nil && found.ID != global.ID {
 		err = shardway.ErrForeignStore
 	}
+	if err == nil {
+		err = found.Version.CheckWrite("local")
+	}
 	if err != nil {
 		return nil, wrap(err)
 	}

@@ -19,14 +19,6 @@ import (
 	"github.com/shardway/shardway"
 )
 
-// Version is the version of a store's tables. Programs work with stores of
-// their own major version only; a newer minor version is compatible.
-type Version struct{ Major, Minor int }
-
-// Current is the version that this program creates and understands, of global
-// and local stores alike.
-var Current = Version{Major: 1, Minor: 0}
-
 // Description says what a global store is.
 type Description struct {
 	ID      string // random, given when the store was created; local stores remember whose they are

@@ -7,8 +7,10 @@ import (
 	"strings"
 )
 
-// The tables stand in one file for each engine and part. Statements are
-// separated by empty lines and may be run again: they create what is missing.
+// The tables stand in one file for each engine and part, as they are in the
+// current version; what a minor version changed in those before it stands in a
+// file with its number. Statements are separated by empty lines and may be run
+// again: they create what is missing.
 //
 //go:embed ddl
 var ddl embed.FS
@@ -42,6 +44,21 @@ func (d *Dialect) Create(part Part) []string {
 	text, err := ddl.ReadFile(fmt.Sprintf("ddl/%s/%s.sql", d.name, part))
 	if err != nil {
 		panic(err) // embedded
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n\n")
+}
+
+// Upgrade returns the statements that bring the tables of a part from the minor
+// version before to the given one of major version 1. They may be run again,
+// and over tables that are of that version already. None where the version
+// brings an engine nothing.
+//
+// They wait for locks a short time only, where an engine makes those who come
+// later wait behind: the caller tries again.
+func (d *Dialect) Upgrade(part Part, minor int) []string {
+	text, err := ddl.ReadFile(fmt.Sprintf("ddl/%s/%s-1.%d.sql", d.name, part, minor))
+	if err != nil {
+		return nil
 	}
 	return strings.Split(strings.TrimSpace(string(text)), "\n\n")
 }

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 
 	"github.com/shardway/shardway"
@@ -98,18 +97,4 @@ func worthAnother(err error, n int) bool {
 func isClass(err error, class dialect.Class) bool {
 	var f *fault
 	return errors.As(err, &f) && f.class == class
-}
-
-// checkVersion refuses stores of another major version.
-func checkVersion(kind string, major, minor int) error {
-	current := store.Current
-	if major == current.Major {
-		return nil
-	}
-	advice := "use a newer program"
-	if major < current.Major {
-		advice = "upgrade the store"
-	}
-	return fmt.Errorf("%s store has version %d.%d, this program works with %d.x: %s: %w",
-		kind, major, minor, current.Major, advice, shardway.ErrStoreVersion)
 }

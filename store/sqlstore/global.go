@@ -62,7 +62,7 @@ func describe(ctx context.Context, t *transaction, kind, table string) (store.De
 	if !found {
 		return store.Description{}, shardway.ErrNoStore
 	}
-	return d, checkVersion(kind, d.Version.Major, d.Version.Minor)
+	return d, d.Version.CheckRead(kind)
 }
 
 // ready checks the store's version once.

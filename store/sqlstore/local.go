@@ -74,6 +74,9 @@ func (l *Local) deploy(ctx context.Context, globalID string) error {
 		if err := t.each(ctx, t.b.d.Create(dialect.Local)); err != nil {
 			return err
 		}
+		if err := t.finish(ctx, dialect.Local); err != nil {
+			return err
+		}
 		there, err := describe(ctx, t, "local", "local_store")
 		if err == nil || !errors.Is(err, shardway.ErrNoStore) {
 			return cmp.Or(err, checkOwner(there, globalID))

@@ -2,6 +2,7 @@ package sqlstore_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -82,6 +83,7 @@ func playGlobal(t *testing.T, g *sqlstore.Global, section func(string, func()), 
 		return func() { must(nil, g.View(ctx, func(tx store.Reader) error { do(tx); return nil })) }
 	}
 	section("replace the global store", func() { must(g.Deploy(ctx, true)) })
+	section("upgrade the global store from 1.0", func() { must(upgraded(g.Upgrade(ctx))) })
 	section("add a map", update(0, store.Delta{AddMap: &m}))
 	section("prepare", update(1, store.Delta{Prepare: o}))
 	section("publish", update(1, store.Delta{Publish: adding, History: []store.Entry{{Operation: 1}}}))
@@ -128,8 +130,16 @@ func playLocal(t *testing.T, l *sqlstore.Local, section func(string, func()), mu
 		Shard: shard, Before: &shard, After: &shard, Remove: []shardway.Mapping{mapping}, Add: []shardway.Mapping{mapping},
 	}}
 	section("deploy a local store", func() { must(nil, l.Deploy(ctx, "m")) })
+	section("upgrade a local store from 1.0", func() { must(upgraded(l.Upgrade(ctx))) })
 	section("apply a step", func() { must(l.Step(ctx, step)) })
 	step.Want = store.StepUndone
 	section("undo an unknown step", func() { must(l.Step(ctx, step)) })
 	section("read a local map", func() { must(l.Read(ctx, 1)) })
+}
+
+func upgraded(from, to store.Version, err error) (any, error) {
+	if err == nil && (from != store.Version{Major: 1} || to != store.Current) {
+		err = fmt.Errorf("upgraded from %s to %s", from, to)
+	}
+	return to, err
 }

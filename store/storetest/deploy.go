@@ -33,6 +33,8 @@ func testDeployAgain(w *world) {
 		w.Errorf("Describe after a refused Deploy = %+v, %v, want %+v", again, err, d)
 	}
 	w.same("a refused Deploy changed the store", before, w.dump())
+	testUpgradeCurrent(w.T, w.Global)
+	w.same("upgrading a current store changed it", before, w.dump())
 
 	replaced, err := deployer.Deploy(w.Context(), true)
 	if err != nil || replaced.ID == "" || replaced.ID == d.ID || replaced.Version != store.Current {
@@ -44,6 +46,18 @@ func testDeployAgain(w *world) {
 	w.same("a replaced store is not empty", dump{}, w.dump())
 	if err := w.try(0, store.Delta{AddMap: &m}); err != nil {
 		w.Errorf("adding a map to a replaced store: %v", err)
+	}
+}
+
+// testUpgradeCurrent upgrades a store that is of the current version, if it is
+// of the kind that can be.
+func testUpgradeCurrent(t *testing.T, s any) {
+	u, ok := s.(store.Upgrader)
+	if !ok {
+		return
+	}
+	if from, to, err := u.Upgrade(t.Context()); err != nil || from != store.Current || to != store.Current {
+		t.Errorf("Upgrade of a current store = %s, %s, %v, want %s twice", from, to, err, store.Current)
 	}
 }
 

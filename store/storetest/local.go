@@ -120,6 +120,7 @@ func testLocalDeploy(l *site) {
 		wantError(l.T, "Deploy for "+foreign, l.Deploy(l.Context(), foreign), shardway.ErrForeignStore)
 	}
 	l.deploy()
+	testUpgradeCurrent(l.T, l.Local)
 	d, err := l.Describe(l.Context())
 	if err != nil || d.ID != globalID {
 		l.Errorf("Describe after a foreign Deploy = %+v, %v, want %s", d, err, globalID)

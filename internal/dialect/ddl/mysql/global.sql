@@ -46,7 +46,8 @@ CREATE TABLE IF NOT EXISTS shardway_mappings (
     lock_expires bigint NOT NULL,
     PRIMARY KEY (map_id, low_key),
     KEY mappings_by_shard (shard_id, low_key),
-    KEY mappings_by_operation (op_id)
+    KEY mappings_by_operation (op_id),
+    KEY mappings_by_token (lock_token(16))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 
 CREATE TABLE IF NOT EXISTS shardway_pending_mappings (

@@ -39,5 +39,5 @@ CREATE TABLE IF NOT EXISTS shardway_local_operations (
     seq bigint NOT NULL,
     epoch bigint NOT NULL,
     state smallint NOT NULL,
-    KEY local_operations_not_applied (seq)
+    KEY local_operations_by_state (state, seq)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin

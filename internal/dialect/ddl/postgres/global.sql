@@ -55,6 +55,8 @@ CREATE INDEX IF NOT EXISTS mappings_by_shard ON shardway.mappings (shard_id, low
 
 CREATE INDEX IF NOT EXISTS mappings_by_operation ON shardway.mappings (op_id) WHERE op_id > 0
 
+CREATE INDEX IF NOT EXISTS mappings_by_token ON shardway.mappings (lock_token) WHERE lock_token IS NOT NULL
+
 CREATE TABLE IF NOT EXISTS shardway.pending_mappings (
     mapping_id bigint NOT NULL UNIQUE,
     map_id bigint NOT NULL,

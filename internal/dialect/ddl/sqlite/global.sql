@@ -51,6 +51,8 @@ CREATE INDEX IF NOT EXISTS shardway_mappings_by_shard ON shardway_mappings (shar
 
 CREATE INDEX IF NOT EXISTS shardway_mappings_by_operation ON shardway_mappings (op_id) WHERE op_id > 0
 
+CREATE INDEX IF NOT EXISTS shardway_mappings_by_token ON shardway_mappings (lock_token) WHERE lock_token IS NOT NULL
+
 CREATE TABLE IF NOT EXISTS shardway_pending_mappings (
     mapping_id integer NOT NULL UNIQUE,
     map_id integer NOT NULL,

@@ -60,6 +60,9 @@ CREATE INDEX mappings_by_shard ON shardway.mappings (shard_id, low_key)
 IF NOT EXISTS (SELECT 1 FROM sys.indexes WHERE name = 'mappings_by_operation' AND object_id = OBJECT_ID('shardway.mappings'))
 CREATE INDEX mappings_by_operation ON shardway.mappings (op_id) WHERE op_id > 0
 
+IF NOT EXISTS (SELECT 1 FROM sys.indexes WHERE name = 'mappings_by_token' AND object_id = OBJECT_ID('shardway.mappings'))
+CREATE INDEX mappings_by_token ON shardway.mappings (lock_token) WHERE lock_token IS NOT NULL
+
 IF OBJECT_ID('shardway.pending_mappings') IS NULL
 CREATE TABLE shardway.pending_mappings (
     mapping_id bigint NOT NULL UNIQUE,
