@@ -17,7 +17,7 @@ import (
 var floors = map[string]int{
 	"internal/dialect": 0, "internal/interval": 0, "internal/faultconn": 0, "topology": 0,
 	"selection": 1, "topology/probe": 1,
-	".":                2,
+	".": 2, "internal/predicate": 2,
 	"store":            3,
 	"retry":            3,
 	"internal/dsn":     3,

@@ -9,17 +9,13 @@ import (
 )
 
 // commands are those of the memory.
-var commands map[string]func(*call) bson.D
-
-func init() {
-	commands = map[string]func(*call) bson.D{
-		"insert": doInsert, "update": doUpdate, "delete": doDelete, "findAndModify": doFindAndModify, "bulkWrite": doBulkWrite,
-		"find": doFind, "count": doCount, "distinct": doDistinct, "aggregate": doAggregate,
-		"getMore": getMore, "killCursors": killCursors,
-		"listDatabases": doListDatabases, "listCollections": doListCollections, "listIndexes": doListIndexes,
-		"create": doCreate, "createIndexes": doCreateIndexes, "dropIndexes": doDropIndexes, "drop": doDrop, "dropDatabase": doDropDatabase,
-		"buildInfo": func(*call) bson.D { return done(bson.E{Key: "version", Value: "8.0.0"}) },
-	}
+var commands = map[string]func(*call) bson.D{
+	"insert": doInsert, "update": doUpdate, "delete": doDelete, "findAndModify": doFindAndModify, "bulkWrite": doBulkWrite,
+	"find": doFind, "count": doCount, "distinct": doDistinct, "aggregate": doAggregate,
+	"getMore": getMore, "killCursors": killCursors,
+	"listDatabases": doListDatabases, "listCollections": doListCollections, "listIndexes": doListIndexes,
+	"create": doCreate, "createIndexes": doCreateIndexes, "dropIndexes": doDropIndexes, "drop": doDrop, "dropDatabase": doDropDatabase,
+	"buildInfo": func(*call) bson.D { return done(bson.E{Key: "version", Value: "8.0.0"}) },
 }
 
 // page applies skip and limit.
