@@ -185,6 +185,25 @@ func (c Criteria) Predicate() bool { return c.get().predicate != nil }
 // Mode returns the mode of a read preference; it means nothing for a predicate.
 func (c Criteria) Mode() Mode { return c.get().mode }
 
+// ReadPreference returns the read preference of valid criteria, and false for a
+// predicate or for criteria that carry an error. Its MaxStaleness is 0 if no
+// limit was given.
+func (c Criteria) ReadPreference() (ReadPreference, bool) {
+	r := c.get()
+	if r.err != nil || r.predicate != nil {
+		return ReadPreference{}, false
+	}
+	p := ReadPreference{Mode: r.mode, MaxStaleness: r.maxStaleness}
+	for _, set := range r.tagSets {
+		tags := make(Tags, len(set))
+		for _, tag := range set {
+			tags[tag.Value().Key] = tag.Value().Value
+		}
+		p.TagSets = append(p.TagSets, tags)
+	}
+	return p, true
+}
+
 // String describes the criteria for people.
 func (c Criteria) String() string {
 	r := c.get()

@@ -82,6 +82,9 @@ func (c *Choice) Server() topology.Server {
 	return c.set.Server(c.index)
 }
 
+// Position is the chosen server's position in Set; 0 for the zero Choice.
+func (c *Choice) Position() int { return c.index }
+
 // Set is the description the server was chosen from.
 func (c *Choice) Set() topology.Set { return c.set }
 
