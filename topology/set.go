@@ -114,7 +114,7 @@ func (s Set) Describe(kind Kind, servers []Server) (Set, error) {
 		given.Claimed, given.seenErr = given.Role, given.Err
 		next.d.servers[i] = given
 	}
-	next.d.settle(true)
+	next.d.settle(false) // members labelled it
 	return next, nil
 }
 
@@ -125,12 +125,13 @@ func (d *description) members(servers []Server) (Set, error) {
 	next := *d
 	next.servers = make([]Server, 0, len(servers))
 	listed := make(map[string]bool, len(servers)) // canonical address → seen
-	for _, server := range servers {
-		address, err := ParseAddress(server.Address, d.config.DefaultPort)
+	relabel := len(servers) != len(d.servers)
+	for i, server := range servers {
+		name, address, err := d.parse(server.Address)
 		if err != nil {
 			return Set{}, err
 		}
-		name := address.String()
+		relabel = relabel || d.servers[i].Address != name || !d.servers[i].Tags.Equal(server.Tags)
 		if listed[name] {
 			return Set{}, &AddressError{Address: name, Reason: "it is listed twice in one set"}
 		}
@@ -140,8 +141,17 @@ func (d *description) members(servers []Server) (Set, error) {
 	if !listed[d.newestBy] {
 		next.newest, next.newestBy = Term{}, "" // the remaining servers' terms count
 	}
-	next.settle(true)
+	next.settle(relabel)
 	return Set{d: &next}, nil
+}
+
+// parse reads an address; one that is in the set already is canonical.
+func (d *description) parse(text string) (string, Address, error) {
+	if i := d.find(text); i >= 0 {
+		return text, Address{Host: d.servers[i].Host, Port: d.servers[i].Port}, nil
+	}
+	address, err := ParseAddress(text, d.config.DefaultPort)
+	return address.String(), address, err
 }
 
 // member returns the old description of a server that stays as it was, or a
