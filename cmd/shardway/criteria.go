@@ -8,13 +8,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/predicate"
 	"github.com/shardway/shardway/selection"
 )
 
-const criteriaHelp = `The criteria are those of an application. --read-preference says which roles may serve:
+var criteriaHelp = `The criteria are those of an application. --read-preference says which roles may serve:
 primary, primaryPreferred, secondary, secondaryPreferred or nearest. --tags may be repeated:
 the first set that fits any server decides, and an empty one ("") fits every server.
 --max-staleness leaves out secondaries that are further behind, or whose lag is unknown.
+--predicate is a rule in place of all three, such as 'role == "secondary" && tags.zone == "a"';
+its fields are ` + strings.Join(predicate.Fields(), ", ") + `.
 Of the servers that suit, those stay whose round trip is within --local-threshold of the
 fastest one: the latency window, from which one is taken by chance and load.`
 
@@ -26,9 +29,9 @@ var modes = []string{
 
 // criteriaFlags are the flags that say which servers suit.
 type criteriaFlags struct {
-	command                    *cobra.Command
-	mode, staleness, threshold string
-	tags                       []string
+	command                          *cobra.Command
+	mode, staleness, threshold, rule string
+	tags                             []string
 }
 
 // add adds the flags to a command; preset is its read preference without them.
@@ -37,13 +40,14 @@ func (f *criteriaFlags) add(c *cobra.Command, preset selection.Mode) {
 	c.Flags().StringVar(&f.mode, "read-preference", preset.String(), list(modes, "or"))
 	c.Flags().StringArrayVar(&f.tags, "tags", nil, "tags that a server must have: zone=a,disk=ssd; repeat it for sets to try in order")
 	c.Flags().StringVar(&f.staleness, "max-staleness", "", "how far a secondary may be behind, such as 30s (default any)")
+	c.Flags().StringVar(&f.rule, "predicate", "", "a rule instead of these: 'role == \"secondary\" && tags.zone == \"a\"'")
 	c.Flags().StringVar(&f.threshold, "local-threshold", selection.DefaultLocalThreshold.String(), "width of the latency window; 0s is the fastest server alone")
 	complete(c, "read-preference", modes...)
 }
 
 // given reports whether any of the flags is on the command line.
 func (f *criteriaFlags) given() bool {
-	for _, name := range []string{"read-preference", "tags", "max-staleness", "local-threshold"} {
+	for _, name := range []string{"read-preference", "tags", "max-staleness", "predicate", "local-threshold"} {
 		if f.command.Flags().Changed(name) {
 			return true
 		}
@@ -54,34 +58,67 @@ func (f *criteriaFlags) given() bool {
 // wanted is what the flags say.
 type wanted struct {
 	criteria  selection.Criteria
+	text      string        // criteria for people
 	threshold time.Duration // of the latency window, as sqlshard takes it
 }
 
 func (f *criteriaFlags) read() (w wanted, err error) {
-	var preference selection.ReadPreference
-	if preference.Mode, err = selection.ParseMode(f.mode); err != nil {
-		return w, &shardway.ArgumentError{Argument: "--read-preference", Value: f.mode, Reason: "is not one of " + strings.Join(modes, ", ")}
-	}
-	for _, text := range f.tags {
-		tags, err := parseTags(text)
-		if err != nil {
-			return w, err
-		}
-		preference.TagSets = append(preference.TagSets, tags)
-	}
-	if f.command.Flags().Changed("max-staleness") {
-		if preference.MaxStaleness, err = parseLength("--max-staleness", f.staleness, 1); err != nil {
-			return w, err
-		}
-	}
 	if w.threshold, err = parseLength("--local-threshold", f.threshold, 0); err != nil {
 		return w, err
 	}
 	if w.threshold == 0 {
 		w.threshold = selection.FastestOnly
 	}
-	w.criteria, err = selection.NewCriteria(&preference, nil)
-	return w, f.refusal(err)
+	if f.command.Flags().Changed("predicate") {
+		w.criteria, err = f.readPredicate()
+		w.text = "predicate " + oneLine(f.rule)
+		return w, err
+	}
+	w.criteria, err = f.readPreference()
+	w.text = w.criteria.String()
+	return w, err
+}
+
+// readPredicate reads the rule that stands for everything but the window.
+func (f *criteriaFlags) readPredicate() (selection.Criteria, error) {
+	for _, name := range []string{"read-preference", "tags", "max-staleness"} {
+		if f.command.Flags().Changed(name) {
+			return selection.Criteria{}, &hinted{
+				err:  usagef("--predicate and --%s exclude each other", name),
+				hint: `a predicate says it itself: role == "secondary" && tags.zone == "a" && staleness < "30s"`,
+			}
+		}
+	}
+	p, err := predicate.Parse(f.rule)
+	var refused *predicate.Error
+	if errors.As(err, &refused) {
+		return selection.Criteria{}, usagef("--predicate %q: line %d, column %d: %s", refused.Text, refused.Line, refused.Column, refused.Reason)
+	}
+	if err != nil {
+		return selection.Criteria{}, err
+	}
+	return selection.NewCriteria(nil, p.Match)
+}
+
+func (f *criteriaFlags) readPreference() (c selection.Criteria, err error) {
+	var preference selection.ReadPreference
+	if preference.Mode, err = selection.ParseMode(f.mode); err != nil {
+		return c, &shardway.ArgumentError{Argument: "--read-preference", Value: f.mode, Reason: "is not one of " + strings.Join(modes, ", ")}
+	}
+	for _, text := range f.tags {
+		tags, err := parseTags(text)
+		if err != nil {
+			return c, err
+		}
+		preference.TagSets = append(preference.TagSets, tags)
+	}
+	if f.command.Flags().Changed("max-staleness") {
+		if preference.MaxStaleness, err = parseLength("--max-staleness", f.staleness, 1); err != nil {
+			return c, err
+		}
+	}
+	c, err = selection.NewCriteria(&preference, nil)
+	return c, f.refusal(err)
 }
 
 // refusal names the flag to blame for criteria that do not go together.
