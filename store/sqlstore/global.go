@@ -34,7 +34,7 @@ const (
 func mapLeaf(m shardway.MapID) string { return globalRoot + " map " + strconv.FormatInt(int64(m), 10) }
 
 // Close closes the pool.
-func (g *Global) Close() error { return g.b.pool.Close() }
+func (g *Global) Close() error { return g.b.close() }
 
 // Describe returns id and version of the store.
 func (g *Global) Describe(ctx context.Context) (store.Description, error) {

@@ -26,7 +26,7 @@ type Local struct {
 var _ store.Local = (*Local)(nil)
 
 // Close closes the pool.
-func (l *Local) Close() error { return l.b.pool.Close() }
+func (l *Local) Close() error { return l.b.close() }
 
 // Describe returns version and the id of the global store.
 func (l *Local) Describe(ctx context.Context) (store.Description, error) {
