@@ -12,13 +12,6 @@ import (
 	"github.com/shardway/shardway/internal/dialect"
 )
 
-// check is a question to the local store of a shard, asked on the session that
-// is about to be handed out.
-type check struct {
-	text    string
-	answers int // numbers in the answer
-}
-
 // errNotHere is a shard that does not have the mapping, or is another shard
 // than the route says.
 var errNotHere = errors.New("the shard does not have the mapping")
@@ -35,36 +28,58 @@ func (c *Conn) admit(ctx context.Context) (err error) {
 			c.session.pool.checkin(c.session, false)
 		}
 	}()
-	err = c.validate(ctx)
+	err = c.enters(ctx)
 	answered = true
 	return err
 }
 
+// enters makes sure of the mapping in the way that the connection is for.
+func (c *Conn) enters(ctx context.Context) error {
+	switch {
+	case c.fence != nil:
+		return c.begins(ctx)
+	case c.holds:
+		return c.hold(ctx)
+	case c.opener.cfg.Validation == None && !c.asks:
+		return c.session.untagged(ctx)
+	}
+	return c.validate(ctx)
+}
+
 // validate asks the shard whether the route still stands.
 func (c *Conn) validate(ctx context.Context) error {
-	p := c.session.pool
-	question, args := p.mapping, [2]driver.NamedValue{{Ordinal: 1, Value: int64(c.route.MappingID)}}
-	n := 1
+	s, p := c.session, c.session.pool
 	if c.route.MappingID == 0 {
-		question, n = p.shard, 2
-		args[0].Value = int64(c.route.Shard.MapID)
-		args[1] = driver.NamedValue{Ordinal: 2, Value: int64(c.route.Shard.ID)}
+		return c.validateShard(ctx)
 	}
-	var answer [2]int64
-	found, err := c.session.ask(ctx, question.text, args[:n], answer[:question.answers])
+	question, args := s.validating(int64(c.route.MappingID))
+	var answer [1]int64
+	found, err := s.ask(ctx, question, args, answer[:])
 	if err != nil {
-		c.session.dirty = true
-		return p.checkFailed(ctx, err, c.session.reused)
+		s.dirty = true
+		return p.checkFailed(ctx, err, s.reused)
 	}
+	s.tagged(int64(c.route.MappingID), found, false)
+	return p.judge(found, answer[0])
+}
+
+// validateShard asks the database whether it still is the shard that was read.
+func (c *Conn) validateShard(ctx context.Context) error {
+	s, p := c.session, c.session.pool
+	if err := s.untagged(ctx); err != nil {
+		return err
+	}
+	args := []driver.NamedValue{{Ordinal: 1, Value: int64(c.route.Shard.MapID)}, {Ordinal: 2, Value: int64(c.route.Shard.ID)}}
+	var answer [2]int64
+	found, err := s.ask(ctx, p.shard, args, answer[:])
 	switch {
+	case err != nil:
+		s.dirty = true
+		return p.checkFailed(ctx, err, s.reused)
 	case !found:
 		err = errNotHere
-	case c.route.MappingID == 0:
-		if answer[0] != c.route.Shard.Version {
-			err = fmt.Errorf("the shard has changed since it was read: %w", shardway.ErrStale)
-		}
-	case shardway.MappingStatus(answer[0]) != shardway.Online:
-		err = shardway.ErrMappingOffline
+	case answer[0] != c.route.Shard.Version:
+		err = fmt.Errorf("the shard has changed since it was read: %w", shardway.ErrStale)
 	}
 	if err != nil {
 		p.failedChecks.Add(1)

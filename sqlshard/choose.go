@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/retry"
 	"github.com/shardway/shardway/selection"
 	"github.com/shardway/shardway/topology"
 )
@@ -16,7 +17,8 @@ import (
 // want is what the connections of a handle are for.
 type want struct {
 	criteria selection.Criteria
-	writes   bool // the criteria are the primary
+	writes   bool          // the criteria are the primary
+	retry    *retry.Policy // of units of work; nil is the preset
 }
 
 func wantOf(c selection.Criteria) want {
@@ -31,6 +33,9 @@ type opening struct {
 	server  string   // address of the last server tried
 	token   *Token   // of the writes that a read must see, or nil
 	primary bool     // a read needs the primary: no secondary has reached the token
+	fence   *fence   // the transaction that the connection is for, or nil
+	holds   bool     // the connection is to hold its mapping
+	asks    bool     // the connection is only to be validated
 }
 
 // operation is what a server is chosen for.
@@ -98,7 +103,11 @@ func (e *serverError) Unwrap() error { return e.err }
 // onChosen opens a session on a server and validates it. The operation counted
 // on the server ends with the Conn, or here.
 func (o *opener) onChosen(ctx context.Context, route shardway.Route, rs *replicaSet, w *opening) (*Conn, error) {
-	conn := &Conn{route: route}
+	conn := &Conn{opener: o, route: route, holds: w.holds, asks: w.asks}
+	awaits := w.token != nil && !w.primary
+	if !awaits { // else the transaction begins when the token has been reached
+		conn.fence = w.fence
+	}
 	w.server = ""
 	if err := rs.choose(ctx, w, &conn.choice); err != nil {
 		return nil, err
@@ -125,8 +134,14 @@ func (o *opener) onChosen(ctx context.Context, route shardway.Route, rs *replica
 	}
 	conn.session.seat = at
 	if err = rs.fits(limited, conn, server, w); err != nil {
-		p.checkin(conn.session, false)
+		conn.abandon()
 		return nil, rs.failed(ctx, w, p, server, began, err)
+	}
+	if awaits && w.fence != nil {
+		conn.fence = w.fence
+		if err = conn.admit(limited); err != nil {
+			return nil, rs.failed(ctx, w, p, server, began, err)
+		}
 	}
 	done = true
 	return conn, nil

@@ -25,6 +25,10 @@ type Conn struct {
 	handles atomic.Bool  // rows, statements or transactions were given out
 	scopes  scopes
 	choice  selection.Choice // of the server; none where there was nothing to choose
+	opener  *opener
+	fence   *fence // of the transaction that it is opened for, or nil
+	holds   bool   // holds its mapping
+	asks    bool   // is validated in any case
 }
 
 // closedConn is added to the state of a Conn, which else counts the calls that
@@ -58,7 +62,8 @@ func (c *Conn) ExecContext(ctx context.Context, query string, args ...any) (sql.
 		return nil, sql.ErrConnDone
 	}
 	defer c.leave()
-	return c.sc.ExecContext(ctx, query, args...)
+	result, err := c.sc.ExecContext(ctx, query, args...)
+	return result, c.explain(ctx, err)
 }
 
 // QueryContext runs a query. Rows that are open when the Conn is closed are
@@ -78,7 +83,7 @@ func (c *Conn) query(ctx context.Context, after func(), query string, args []any
 	if err != nil {
 		s.end()
 	}
-	return rows, err
+	return rows, c.explain(ctx, err)
 }
 
 // begin opens the scope of something that is given out.
@@ -128,7 +133,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error
 	if err != nil {
 		s.end()
 	}
-	return tx, err
+	return tx, c.explain(ctx, err)
 }
 
 // PingContext asks the server for a sign of life.

@@ -50,7 +50,9 @@ func New[K shardway.KeyType](m KeyMap[K], cfg Config) (*DB[K], error) {
 // refuses them, a primary does not, and after a failover they may get lost.
 // Criteria that were refused when they were built fail each opening.
 func (d *DB[K]) With(criteria selection.Criteria) *DB[K] {
-	return &DB[K]{keys: d.keys, opener: d.opener, want: wantOf(criteria)}
+	want := wantOf(criteria)
+	want.retry = d.want.retry
+	return &DB[K]{keys: d.keys, opener: d.opener, want: want}
 }
 
 // OpenConnectionForKey returns a connection to the database that holds a key:

@@ -165,7 +165,11 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dbtest.EnginePostgres)
 	db := r.open(sqlshard.Config{Engines: []shardway.Engine{postgres.Engine{Options: "application_name=shop&sslmode=disable"}}})
-	conn := opened(t, db, 7, "a")
+	_ = opened(t, db, 7, "a").Close() // is named by its mapping
+	conn, err := db.OpenConnectionForShard(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var name string
 	if err := conn.QueryRowContext(t.Context(), "SELECT current_setting('application_name')").Scan(&name); err != nil || name != "shop" {
 		t.Errorf("application_name is %q, %v", name, err)

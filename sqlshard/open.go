@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/retry"
 )
 
 // opener opens connections for the keys and shards of one shard map. It knows
@@ -18,7 +19,8 @@ type opener struct {
 
 	mu     sync.Mutex // guards the fields below
 	shards map[string]*shardway.Shard
-	asOf   int64 // generation of the map when shards were read
+	budget retry.Budget // of units of work
+	asOf   int64        // generation of the map when shards were read
 }
 
 // errClosed is a DB that was closed.
@@ -26,11 +28,15 @@ var errClosed = fmt.Errorf("adapter is closed: %w", shardway.ErrUnavailable)
 
 // forKey routes a key and opens a connection.
 func (o *opener) forKey(ctx context.Context, key shardway.Key, want want) (*Conn, error) {
+	return o.open(ctx, key, opening{want: want})
+}
+
+// open is forKey for a connection of a special kind.
+func (o *opener) open(ctx context.Context, key shardway.Key, w opening) (*Conn, error) {
 	route, err := o.m.Lookup(ctx, key, shardway.CacheAndStore)
 	if err != nil {
 		return nil, err
 	}
-	w := opening{want: want}
 	conn, err := o.connect(ctx, route, &w)
 	if err != nil {
 		if conn, err = o.tryAgain(ctx, key, &route, &w, err); err != nil {
@@ -75,8 +81,12 @@ func (o *opener) tryAgain(ctx context.Context, key shardway.Key, route *shardway
 
 // connect opens a session where a route leads and validates it there.
 func (o *opener) connect(ctx context.Context, route shardway.Route, w *opening) (*Conn, error) {
-	if o.cfg.Validation == Validate && route.MappingID != 0 && !route.FromCache && route.Status == shardway.Offline {
+	checked := o.cfg.Validation == Validate || w.fence != nil || w.holds
+	if checked && route.MappingID != 0 && !route.FromCache && route.Status == shardway.Offline {
 		return nil, shardway.ErrMappingOffline
+	}
+	if err := w.suits(route.Shard.Location.Engine); err != nil {
+		return nil, err
 	}
 	if !w.writes || len(route.Shard.Location.Servers) > 1 {
 		w.unit = unitOf(ctx)
@@ -88,7 +98,7 @@ func (o *opener) connect(ctx context.Context, route shardway.Route, w *opening) 
 		if err != nil {
 			return nil, err
 		}
-		conn := &Conn{route: route}
+		conn := &Conn{opener: o, route: route, fence: w.fence, holds: w.holds, asks: w.asks}
 		err = o.occupy(ctx, ctx, p, conn)
 		switch {
 		case err == nil:
@@ -114,9 +124,6 @@ func (o *opener) occupy(ctx, limited context.Context, p *pool, conn *Conn) error
 		}
 		s.seat = seat{}
 		conn.session, conn.sc = s, s.sc
-		if o.cfg.Validation == None {
-			return nil
-		}
 		if err = conn.admit(limited); !errors.Is(err, errBroken) {
 			return err
 		}
@@ -213,4 +220,23 @@ func (o *opener) shardRoute(ctx context.Context, name string, stale *shardway.Sh
 		return shardway.Route{}, &shardway.LookupError{Map: o.m.ShardMap().Name, Shard: name, Err: shardway.ErrShardNotFound}
 	}
 	return shardway.Route{Shard: byName[name], Generation: asOf}, nil
+}
+
+// suits refuses a connection that the engine of a route cannot give.
+func (w *opening) suits(engine string) error {
+	if w.fence != nil {
+		return w.fence.checkOptions(engine)
+	}
+	if w.holds {
+		return checkHold(engine)
+	}
+	return nil
+}
+
+// abandon gives the session of a connection back that nobody gets.
+func (c *Conn) abandon() {
+	if c.fence != nil {
+		_ = c.fence.tx.Rollback() // or the session is closed
+	}
+	c.session.pool.checkin(c.session, c.fence != nil)
 }

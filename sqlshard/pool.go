@@ -17,14 +17,16 @@ import (
 // them and guards them while they are in use; how many there may be, and those
 // that are idle, are the host's business.
 type pool struct {
-	cfg      *Config
-	engine   engine
-	address  string
-	database string
-	db       *sql.DB
-	host     *host
-	mapping  check // the questions of validation
-	shard    check
+	cfg                   *Config
+	engine                engine
+	address               string
+	database              string
+	db                    *sql.DB
+	host                  *host
+	ask                   questions  // about a mapping
+	shard                 string     // about the shard
+	asker                 beginAsker // nil when the driver cannot
+	takeHold, releaseHold string     // empty: the engine has no such locks
 
 	// The fields below are guarded by host.mu.
 	books books
@@ -53,8 +55,8 @@ type failure struct {
 func newPool(cfg *Config, e engine, h *host, address, database string) (*pool, error) {
 	p := &pool{
 		cfg: cfg, engine: e, address: address, database: database, host: h,
-		mapping: check{text: e.dialect.ValidateMapping(), answers: 1},
-		shard:   check{text: e.dialect.ValidateShard(), answers: 2},
+		ask: questionsOf(e.dialect), shard: e.dialect.ValidateShard(),
+		takeHold: e.dialect.LockHold(), releaseHold: e.dialect.ReleaseHold(),
 	}
 	inner, err := e.Connector(address, database, cfg.Credentials)
 	if err != nil {
@@ -63,6 +65,7 @@ func newPool(cfg *Config, e engine, h *host, address, database string) (*pool, e
 	if r, ok := inner.(interface{ ShowReadOnly() driver.Connector }); ok {
 		inner = r.ShowReadOnly() // the sessions look at errors themselves
 	}
+	p.asker, _ = inner.Driver().(beginAsker)
 	p.db = sql.OpenDB(&connector{inner: inner, pool: p})
 	p.db.SetMaxIdleConns(maxPassing)
 	h.mu.Lock()
@@ -149,6 +152,10 @@ func (p *pool) checkin(s *session, handles bool) {
 			s, _ = own(sc)
 		}
 	} else if !s.IsValid() {
+		s.shut()
+		s = nil
+	}
+	if s != nil && s.held != 0 && !s.letGo() {
 		s.shut()
 		s = nil
 	}

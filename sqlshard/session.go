@@ -27,8 +27,12 @@ type session struct {
 	reused      bool // was used before
 	dirty       bool // may hold state of its user: not to be used again
 	inTx        bool
-	inReadOnly  bool // in a transaction that its user wants to be read-only
-	seat        seat // while a Conn has it
+	inReadOnly  bool   // in a transaction that its user wants to be read-only
+	fence       *fence // of the transaction it is in, or nil
+	tag         int64  // the mapping by whose tag the server knows it; 0 none
+	held        int64  // the mapping that it holds; 0 none
+	isDirect    bool   // is known to be one of the server, not of a pooler
+	seat        seat   // while a Conn has it
 	closed      bool
 	open        map[*statement]bool    // prepared by its user; guarded by the connection's lock
 	kept        map[string]driver.Stmt // queries of our own, prepared where the driver needs it
@@ -60,6 +64,9 @@ func (s *session) ResetSession(ctx context.Context) error {
 		return driver.ErrBadConn
 	}
 	s.reused = true
+	if resetsTag[s.pool.engine.Name()] {
+		s.tag = 0
+	}
 	if r, ok := s.Conn.(driver.SessionResetter); ok {
 		return r.ResetSession(ctx)
 	}
@@ -95,9 +102,14 @@ func (s *session) shut() {
 	_ = s.sc.Raw(func(any) error { return driver.ErrBadConn })
 }
 
-// statement notes what a statement may do to the session.
-func (s *session) statement(query string) {
+// statement notes what a statement may do to the session, and refuses what
+// would end a transaction of InTx.
+func (s *session) statement(query string) error {
+	if err := s.fence.allows(s.pool.engine.Name(), query); err != nil {
+		return err
+	}
 	s.dirty = s.dirty || changesSession(query, s.inTx)
+	return nil
 }
 
 // ExecContext runs a statement.
@@ -107,10 +119,12 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 		return nil, driver.ErrSkip
 	}
 	began, err := s.sending()
+	if err == nil {
+		err = s.statement(query)
+	}
 	if err != nil {
 		return nil, err
 	}
-	s.statement(query)
 	result, err := e.ExecContext(ctx, query, args)
 	s.failed(ctx, began, err)
 	return result, err
@@ -123,10 +137,12 @@ func (s *session) QueryContext(ctx context.Context, query string, args []driver.
 		return nil, driver.ErrSkip
 	}
 	began, err := s.sending()
+	if err == nil {
+		err = s.statement(query)
+	}
 	if err != nil {
 		return nil, err
 	}
-	s.statement(query)
 	rows, err := q.QueryContext(ctx, query, args)
 	return s.watchRows(ctx, began, rows, err)
 }
@@ -134,10 +150,12 @@ func (s *session) QueryContext(ctx context.Context, query string, args []driver.
 // PrepareContext prepares a statement.
 func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	began, err := s.sending()
+	if err == nil {
+		err = s.statement(query)
+	}
 	if err != nil {
 		return nil, err
 	}
-	s.statement(query)
 	inner, err := s.prepare(ctx, query)
 	if err != nil {
 		s.failed(ctx, began, err)
@@ -173,6 +191,9 @@ var keepsIsolation = map[string]bool{"sqlserver": true}
 
 // BeginTx begins a transaction.
 func (s *session) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if f := fenceOf(ctx); f != nil {
+		return s.beginFenced(ctx, f, opts)
+	}
 	b, ok := s.Conn.(driver.ConnBeginTx)
 	if !ok {
 		return nil, errors.New("the driver cannot begin transactions with options")

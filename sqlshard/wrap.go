@@ -94,17 +94,25 @@ type transaction struct {
 	session *session
 	ctx     context.Context //nolint:containedctx // of the transaction
 	scope   *scope
+	fence   *fence // nil for a transaction of the user's own
 }
 
 // Commit commits. A former primary gets no commit: the transaction is taken back.
 func (t *transaction) Commit() error {
 	began, err := t.session.sending()
+	if err == nil {
+		err = t.fence.commits()
+	}
 	if err != nil {
 		t.end(t.Tx.Rollback())
 		return err
 	}
 	err = t.Tx.Commit()
 	t.session.failed(t.ctx, began, err)
+	if e, ok := t.Tx.(interface{ Ended() bool }); ok && e.Ended() {
+		t.end(nil)
+		return err
+	}
 	t.end(err)
 	return err
 }
@@ -124,7 +132,8 @@ func (t *transaction) Rollback() error {
 
 func (t *transaction) end(err error) {
 	t.session.inTx = err != nil // a failed end may leave it open
-	t.session.inReadOnly = false
+	t.session.inReadOnly, t.session.fence = false, nil
+	t.fence.over()
 	t.scope.end()
 }
 

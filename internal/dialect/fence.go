@@ -1,6 +1,6 @@
 package dialect
 
-import "fmt"
+import "slices"
 
 // The fence keeps a mapping where it is while work for it is going on. A change
 // of a mapping deletes its row from the local map of its shard (the successor
@@ -35,7 +35,14 @@ func (d *Dialect) LockShard() string {
 
 // Tag returns the text by which a session in use for a mapping is known on the
 // server: "shardway:m" and 16 hexadecimal digits.
-func Tag(mappingID int64) string { return fmt.Sprintf("shardway:m%016x", uint64(mappingID)) }
+func Tag(mappingID int64) string {
+	const prefix, digits = "shardway:m", "0123456789abcdef"
+	text := [len(prefix) + 16]byte([]byte(prefix + "0000000000000000"))
+	for i, n := len(text)-1, uint64(mappingID); n > 0; i, n = i-1, n>>4 {
+		text[i] = digits[n&15]
+	}
+	return string(text[:])
+}
 
 // tags are how an engine names its sessions. The one parameter of within and
 // until is the tag, and comes before those of the query.
@@ -71,8 +78,9 @@ var engineTags = map[string]tags{
 // texts below are those without a tag, and take none.
 func (d *Dialect) Tags() bool { return engineTags[d.name].drop != "" }
 
-// TagsTransaction reports whether the tag of [Dialect.LockTagged] ends with the
-// transaction. Elsewhere it stays with the session.
+// TagsTransaction reports whether the tags of [Dialect.LockTagged] and
+// [Dialect.ValidateTaggedTx] end with the transaction. Elsewhere they stay with
+// the session.
 func (d *Dialect) TagsTransaction() bool { return d == &postgres }
 
 // ValidateTagged returns the query of [Dialect.ValidateMapping] that also tags
@@ -81,6 +89,13 @@ func (d *Dialect) TagsTransaction() bool { return d == &postgres }
 func (d *Dialect) ValidateTagged() string {
 	t := engineTags[d.name]
 	return d.SQL(t.before + `SELECT status` + t.within + ` FROM {local_mappings} WHERE mapping_id = ?`)
+}
+
+// ValidateTaggedTx is [Dialect.ValidateTagged] for a transaction: the tag ends
+// with it where the engine can do that, see [Dialect.TagsTransaction].
+func (d *Dialect) ValidateTaggedTx() string {
+	t := engineTags[d.name]
+	return d.SQL(t.before + `SELECT status` + t.until + ` FROM {local_mappings} WHERE mapping_id = ?`)
 }
 
 // LockTagged returns the query of [Dialect.LockMapping] that also tags the
@@ -144,3 +159,46 @@ func (d *Dialect) ReleaseHold() string { return d.SQL(engineHolds[d.name].releas
 // end; to be run before the mapping's row is deleted. It is empty for engines
 // without holders.
 func (d *Dialect) LockExclusiveHold() string { return d.SQL(engineHolds[d.name].exclude) }
+
+// isolations are the isolation levels that an engine's driver can begin a
+// transaction with, as numbers of database/sql. In SQLite every transaction is
+// serializable, which is at least what the weaker levels ask for.
+var isolations = map[string][]int{
+	"postgres":  {defaultLevel, readUncommitted, readCommitted, repeatableRead, snapshot, serializable},
+	"mysql":     {defaultLevel, readUncommitted, readCommitted, repeatableRead, serializable},
+	"sqlserver": {defaultLevel, readUncommitted, readCommitted, repeatableRead, snapshot, serializable},
+	"sqlite":    {defaultLevel, readUncommitted, readCommitted, repeatableRead, snapshot, serializable},
+}
+
+// Values of sql.IsolationLevel.
+const (
+	defaultLevel = iota
+	readUncommitted
+	readCommitted
+	_ // write committed
+	repeatableRead
+	snapshot
+	serializable
+)
+
+// HasIsolation reports whether transactions of the engine can have an isolation
+// level, a number of database/sql.
+func (d *Dialect) HasIsolation(level int) bool { return slices.Contains(isolations[d.name], level) }
+
+// endedCodes are what servers say to a session that somebody has ended.
+var endedCodes = map[string][]string{
+	"postgres":  {"57P01"},
+	"mysql":     {"1317.", "1927."},
+	"sqlserver": {"596."},
+}
+
+// EndedByServer reports whether an error says that somebody has ended the
+// session, or its statement, on the server. MySQL does not tell it from others
+// when the session was idle: there it is any connection that broke.
+func (d *Dialect) EndedByServer(err error) bool {
+	code, ok := d.codes.find(err)
+	if !ok {
+		return d == &mysql && err != nil
+	}
+	return slices.Contains(endedCodes[d.name], d.codes.match(code))
+}

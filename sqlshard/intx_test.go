@@ -1,0 +1,114 @@
+package sqlshard_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/dbtest"
+	"github.com/shardway/shardway/retry"
+	"github.com/shardway/shardway/sqlshard"
+)
+
+// levels are the isolation levels that every engine has.
+var levels = []sql.IsolationLevel{
+	sql.LevelDefault, sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable,
+}
+
+// placeholder is the first one of an engine.
+func (r *rig) placeholder() string {
+	switch r.kind {
+	case dbtest.EnginePostgres:
+		return "$1"
+	case dbtest.EngineSQLServer:
+		return "@p1"
+	default:
+		return "?"
+	}
+}
+
+// adds returns a body that adds a row to table item.
+func (r *rig) adds(id int64) func(context.Context, *sql.Tx) error {
+	return func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO item (id, name) VALUES ("+r.placeholder()+", 'new')", id)
+		return err
+	}
+}
+
+// items counts the rows that were added on a shard.
+func (r *rig) items(shard string) (n int) {
+	r.t.Helper()
+	if err := r.dbs[shard].Open(r.t).QueryRow("SELECT COUNT(*) FROM item WHERE id > 0").Scan(&n); err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+var once = retry.Policy{Backoff: retry.Backoff{Schedule: retry.Off}}
+
+func eachEngine(t *testing.T, test func(t *testing.T, r *rig, db *sqlshard.DB[int64])) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		r := newRig(t, e)
+		test(t, r, r.open(sqlshard.Config{}))
+	})
+}
+
+// A unit is done on the shard that has the key, in every isolation level; after
+// a move it is done on the other one, with one question to the store.
+func TestInTx(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, r *rig, db *sqlshard.DB[int64]) {
+		id := int64(0)
+		for _, shard := range []string{"a", "b"} {
+			for _, level := range levels {
+				id++
+				if err := db.InTx(t.Context(), 7, &sqlshard.TxOptions{Isolation: level}, r.adds(id)); err != nil {
+					t.Fatalf("%v on %s: %v", level, shard, err)
+				}
+			}
+			if n := r.items(shard); n != len(levels) {
+				t.Errorf("shard %s has %d rows, want %d", shard, n, len(levels))
+			}
+			quiet(t, db)
+			r.move(7, "b")
+		}
+		before := r.source.lookups.Load()
+		ctx, err := shardway.WithKey(t.Context(), int64(7))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.ByContext().InTx(ctx, nil, r.adds(id+1)); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.source.lookups.Load() - before; n != 1 {
+			t.Errorf("a stale route costs %d questions", n)
+		}
+		opened := sum(db, func(p sqlshard.PoolStats) int { return int(p.Opened) })
+		if most := 2; r.kind != dbtest.EngineSQLServer && opened > most {
+			t.Errorf("%d sessions were opened, want %d: transactions leave them clean", opened, most)
+		}
+	})
+}
+
+// While the mapping is offline nothing is begun, and fn is not called.
+func TestInTxOffline(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, r *rig, db *sqlshard.DB[int64]) {
+		_ = opened(t, db, 7, "a").Close()
+		r.setStatus(7, shardway.Offline)
+		for range 2 {
+			err := db.InTx(t.Context(), 7, nil, func(context.Context, *sql.Tx) error {
+				t.Error("fn was called")
+				return nil
+			})
+			var lookup *shardway.LookupError
+			if !errors.Is(err, shardway.ErrMappingOffline) || !errors.As(err, &lookup) || lookup.Key != "7" || lookup.Shard != "a" {
+				t.Errorf("an offline mapping: %v", err)
+			}
+		}
+		quiet(t, db)
+	})
+}
