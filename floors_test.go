@@ -23,7 +23,7 @@ var floors = map[string]int{
 	"internal/dsn":     3,
 	"internal/mapfile": 3,
 	"topology/pgprobe": 3, "topology/mysqlprobe": 3, "topology/sqlserverprobe": 3, "topology/sqliteprobe": 3,
-	"store/sqlstore": 4, "store/memstore": 4, "store/storetest": 4, "catalog": 4, "sqlshard": 4, "mongoshard": 4,
+	"store/sqlstore": 4, "store/memstore": 4, "store/storetest": 4, "catalog": 4, "sqlshard": 4, "pgxshard": 4, "mongoshard": 4,
 	"postgres": 5, "mysql": 5, "sqlserver": 5, "sqlite": 5,
 	"internal/customers": 6, "internal/replicas": 6,
 	"cmd/shardway": 7, "examples/customers": 7, "examples/quickstart": 7, "examples/replicas": 7, "internal/chaos": 7,

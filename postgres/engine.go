@@ -86,9 +86,8 @@ func configure(at topology.Address, database string, options url.Values) (*pgx.C
 	}
 	settings["host"], settings["port"], settings["dbname"] = at.Host, strconv.Itoa(at.Port), database
 	var text strings.Builder
-	escape := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
 	for name, value := range settings {
-		text.WriteString(name + "='" + escape.Replace(value) + "' ")
+		text.WriteString(name + "='" + escape(value) + "' ")
 	}
 	config, err := pgx.ParseConfig(text.String())
 	if err != nil {
@@ -96,6 +95,11 @@ func configure(at topology.Address, database string, options url.Values) (*pgx.C
 	}
 	config.Password = ""
 	return config, nil
+}
+
+// escape writes a value for a text in quotes.
+func escape(value string) string {
+	return strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value)
 }
 
 // connector opens one database on one server.

@@ -1,0 +1,143 @@
+package pgxshard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/dialect"
+)
+
+// The questions to the local map. Those of the fence must fail where the
+// mapping is not here online, for a statement that follows in a pipeline runs
+// unless one before it fails. A text that is no number does that, and says why.
+var (
+	askPlain    = postgres.ValidateMapping()
+	askLocked   = postgres.LockMapping()
+	tagPlain    = postgres.ValidateTagged()
+	tagLocked   = postgres.LockTagged()
+	fencePlain  = fence(askPlain)
+	fenceLocked = fence(askLocked)
+	untag       = postgres.Untag()
+)
+
+const (
+	saysOffline = "shardway: mapping is offline"
+	saysNotHere = "shardway: mapping is not here"
+)
+
+func fence(question string) string {
+	return `SELECT (CASE (` + question + `) WHEN 1 THEN '1' WHEN 0 THEN '` + saysOffline + `' ELSE '` + saysNotHere + `' END)::int`
+}
+
+// errNotHere is a shard that does not have the mapping.
+var errNotHere = errors.New("the shard does not have the mapping")
+
+// errBroken is a session that was dead when it was to be used: nothing was done.
+var errBroken = errors.New("session is broken")
+
+// statementError is an error of the caller's own statement, on a shard that was
+// validated. The caller gets the cause.
+type statementError struct{ err error }
+
+// Error returns the cause's text.
+func (e *statementError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *statementError) Unwrap() error { return e.err }
+
+// refused tells what the fence says, if it does: the server's message quotes it
+// in every language.
+func refused(err error) error {
+	e := fromServer(err)
+	switch {
+	case e == nil || e.Code != "22P02":
+		return nil
+	case strings.Contains(e.Message, saysOffline):
+		return shardway.ErrMappingOffline
+	case strings.Contains(e.Message, saysNotHere):
+		return errNotHere
+	}
+	return nil
+}
+
+// checkFailed gives the error of a validation its meaning. Whatever was sent
+// behind it was not done, unless the connection broke without a word.
+func (v *visit) checkFailed(ctx context.Context, err error) error {
+	const doing = "validating the connection"
+	if r := refused(err); r != nil {
+		v.pool.failedChecks.Add(1)
+		return r
+	}
+	if over(ctx) && fromServer(err) == nil {
+		return ended(ctx, doing, err)
+	}
+	if postgres.ReadOnly(err) {
+		v.readOnly(err)
+	}
+	switch postgres.Classify(err) {
+	case dialect.Lost, dialect.Transient, dialect.Outdated:
+		v.state.forget()
+		if v.reused {
+			return fmt.Errorf("%s: %w: %w: %w", doing, errBroken, shardway.ErrUnavailable, err)
+		}
+		return fmt.Errorf("%s: %w: %w", doing, shardway.ErrUnavailable, err)
+	case dialect.NoTable:
+		return fmt.Errorf("%s: the database has no local store: %w: %w", doing, shardway.ErrNoStore, err)
+	case dialect.Unavailable:
+		return fmt.Errorf("%s: %w: %w", doing, shardway.ErrUnavailable, err)
+	case dialect.Other, dialect.Duplicate:
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// readOnly learns from a server that takes no writes though it should: all
+// sessions to it are suspect.
+func (v *visit) readOnly(err error) {
+	if v.reads {
+		return
+	}
+	v.pool.suspect()
+	v.dirty = true
+	if rs := v.seat.set; rs != nil {
+		rs.logger.Warn("a primary takes no writes", "server", v.pool.address, "error", err)
+		v.unit.add(v.pool.address)
+		rs.tell(v.seat.server, time.Now(), err)
+	}
+}
+
+// lost learns from the error of a statement.
+func (v *visit) learn(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+	case postgres.ReadOnly(err):
+		v.readOnly(err)
+	case v.seat.set != nil && !over(ctx) && v.conn.Conn().IsClosed():
+		v.unit.add(v.pool.address)
+		v.seat.set.tell(v.seat.server, time.Now(), err)
+	}
+}
+
+// over reports whether ctx has ended. Drivers notice that its deadline has
+// passed a moment before ctx itself does.
+func over(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
+}
+
+// ended is the error of something that the end of ctx broke off. Time that ran
+// out means that the server did not answer in time; a caller who gave up does
+// not say anything about it.
+func ended(ctx context.Context, doing string, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("%s: %w: %w", doing, context.Cause(ctx), err)
+	}
+	return fmt.Errorf("%s: %w: %w: %w", doing, shardway.ErrUnavailable, cmp.Or(context.Cause(ctx), context.DeadlineExceeded), err)
+}
