@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -160,4 +161,27 @@ func preferences(s *mongotest.Server, command string) []string {
 
 func ownPreference(p *readpref.ReadPref) *options.CollectionOptionsBuilder {
 	return options.Collection().SetReadPreference(p)
+}
+
+func insert(ctx context.Context, t testing.TB, c *mongo.Collection) {
+	t.Helper()
+	if _, err := c.InsertOne(ctx, bson.D{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantTexts compares lists.
+func wantTexts(t testing.TB, want, got []string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func port(s *mongotest.Server) int {
+	a, err := topology.ParseAddress(s.Addr(), 0)
+	if err != nil {
+		panic(err)
+	}
+	return a.Port
 }
