@@ -25,6 +25,7 @@ var floors = map[string]int{
 	"topology/pgprobe": 3, "topology/mysqlprobe": 3, "topology/sqlserverprobe": 3, "topology/sqliteprobe": 3,
 	"store/sqlstore": 4, "store/memstore": 4, "store/storetest": 4, "catalog": 4, "sqlshard": 4, "pgxshard": 4, "mongoshard": 4,
 	"postgres": 5, "mysql": 5, "sqlserver": 5, "sqlite": 5,
+	"recovery":           5,
 	"internal/customers": 6, "internal/replicas": 6,
 	"cmd/shardway": 7, "examples/customers": 7, "examples/quickstart": 7, "examples/replicas": 7, "internal/chaos": 7,
 	"internal/mongotest": 8,
@@ -34,7 +35,7 @@ var floors = map[string]int{
 // std are the packages that promise no third-party import. Adapters are not
 // among them: they repeat units of work by package retry, which stands on
 // cenkalti/backoff.
-var std = map[string]bool{".": true, "selection": true, "topology": true, "topology/probe": true, "topology/pgprobe": true, "topology/mysqlprobe": true, "topology/sqlserverprobe": true, "topology/sqliteprobe": true, "internal/interval": true, "internal/dialect": true, "internal/mapfile": true, "store": true, "store/memstore": true, "catalog": true}
+var std = map[string]bool{".": true, "selection": true, "topology": true, "topology/probe": true, "topology/pgprobe": true, "topology/mysqlprobe": true, "topology/sqlserverprobe": true, "topology/sqliteprobe": true, "internal/interval": true, "internal/dialect": true, "internal/mapfile": true, "store": true, "store/memstore": true, "catalog": true, "recovery": true}
 
 const module = "github.com/shardway/shardway"
 

@@ -30,7 +30,7 @@ func (c *Catalog) Recover(ctx context.Context, force bool) ([]Recovered, error) 
 	}
 	all := make([]Recovered, 0, len(ops))
 	for _, op := range ops {
-		all = append(all, c.recoverOne(ctx, op, force))
+		all = append(all, c.recoverOne(ctx, op, force, nil))
 		if ctx.Err() != nil {
 			return all, ctx.Err()
 		}
@@ -38,11 +38,12 @@ func (c *Catalog) Recover(ctx context.Context, force bool) ([]Recovered, error) 
 	return all, nil
 }
 
-// recoverOne brings one pending operation to an end, if its owner does not hold it.
-func (c *Catalog) recoverOne(ctx context.Context, op store.Operation, force bool) Recovered {
+// recoverOne brings one pending operation to an end, if its owner does not hold
+// it. Steps in untouched need not be asked, see settleClaimed.
+func (c *Catalog) recoverOne(ctx context.Context, op store.Operation, force bool, untouched map[int]bool) Recovered {
 	r := Recovered{Operation: op, Outcome: store.Pending}
 	if r.Err = c.claim(ctx, &op, force); r.Err == nil {
-		if r.Outcome, r.Err = c.settleClaimed(ctx, &op, nil); r.Outcome != store.Pending {
+		if r.Outcome, r.Err = c.settleClaimed(ctx, &op, untouched); r.Outcome != store.Pending {
 			r.Err = nil
 		} else {
 			c.release(ctx, &op)
