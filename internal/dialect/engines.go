@@ -11,6 +11,7 @@ var postgres = Dialect{
 		"now":    "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000000) AS bigint)",
 		"fenced": "",
 		"keep":   "FOR KEY SHARE",
+		"gate":   "AND pg_advisory_xact_lock_shared(mapping_id # 8316003855879332217) IS NOT NULL",
 	},
 	begin: [2][]string{
 		Read:  {"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"},
@@ -39,6 +40,7 @@ var mysql = Dialect{
 		"now":    "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
 		"fenced": "",
 		"keep":   "LOCK IN SHARE MODE",
+		"gate":   "",
 	},
 	begin: [2][]string{
 		Read:  {"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"},
@@ -64,6 +66,7 @@ var sqlite = Dialect{
 		"now":    "CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000",
 		"fenced": "",
 		"keep":   "",
+		"gate":   "",
 	},
 	begin: [2][]string{
 		Read:  {"BEGIN"},
@@ -92,6 +95,7 @@ var sqlserver = Dialect{
 		"now":    "DATEDIFF_BIG(microsecond, '1970-01-01', SYSUTCDATETIME())",
 		"fenced": "WITH (REPEATABLEREAD, ROWLOCK)",
 		"keep":   "",
+		"gate":   "",
 	},
 	begin: [2][]string{
 		Read:  {"BEGIN TRANSACTION"},

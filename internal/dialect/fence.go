@@ -8,7 +8,10 @@ import "slices"
 // change, in every isolation level.
 //
 // The words fenced and keep of an engine are that lock in a query: fenced
-// stands behind the table's name, keep at the end.
+// stands behind the table's name, keep at the end. The word gate is where those
+// who come have to queue behind a change that waits: PostgreSQL lets shared locks
+// of rows pass it, so that it would never have its turn while there is work
+// enough. The gate is the lock of [Dialect.LockExclusiveHold], shared.
 
 // LockMapping returns the query of [Dialect.ValidateMapping] with a lock, to be
 // run first thing in a transaction that can write: from its answer to the end of
@@ -23,7 +26,7 @@ import "slices"
 // Column fence is there for that: it can hold nothing but NULL, so that the
 // right to update it changes no mapping.
 func (d *Dialect) LockMapping() string {
-	return d.SQL(`SELECT status FROM {local_mappings} {fenced} WHERE mapping_id = ? {keep}`)
+	return d.SQL(`SELECT status FROM {local_mappings} {fenced} WHERE mapping_id = ? {gate} {keep}`)
 }
 
 // LockShard returns the query of [Dialect.ValidateShard] with a lock, as
@@ -103,7 +106,7 @@ func (d *Dialect) ValidateTaggedTx() string {
 // mapping's id. The status is the first column.
 func (d *Dialect) LockTagged() string {
 	t := engineTags[d.name]
-	return d.SQL(t.before + `SELECT status` + t.until + ` FROM {local_mappings} {fenced} WHERE mapping_id = ? {keep}`)
+	return d.SQL(t.before + `SELECT status` + t.until + ` FROM {local_mappings} {fenced} WHERE mapping_id = ? {gate} {keep}`)
 }
 
 // Untag returns the query that takes the tag of a session away; empty where

@@ -251,5 +251,19 @@ func TestHold(t *testing.T) {
 		t.Errorf("a change beside a holder: %v", err)
 	}
 	exec(t, holder, d.ReleaseHold(), d.HoldKey(9))
+
+	// The gate of transactions is the same lock, which they share with holders.
+	exec(t, changer, "BEGIN")
 	exec(t, changer, d.LockExclusiveHold(), d.HoldKey(9))
+	exec(t, holder, "SET lock_timeout = '50ms'")
+	if _, err := holder.ExecContext(t.Context(), d.LockMapping(), 9); d.Classify(err) != dialect.Transient {
+		t.Errorf("a transaction beside a change: %v", err)
+	}
+	exec(t, changer, "ROLLBACK")
+	exec(t, holder, "BEGIN")
+	exec(t, holder, d.LockMapping(), 9)
+	exec(t, holder, d.LockHold(), d.HoldKey(9))
+	if _, err := changer.ExecContext(t.Context(), d.LockExclusiveHold(), d.HoldKey(9)); d.Classify(err) != dialect.Transient {
+		t.Errorf("a change beside a transaction: %v", err)
+	}
 }
