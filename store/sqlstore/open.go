@@ -36,8 +36,8 @@ func NewLocal(db *sql.DB, engine string) (*Local, error) {
 	return &Local{b: b}, nil
 }
 
-// OpenGlobal returns the global store at a location's first server, with a
-// small pool. It does no I/O: the first use connects.
+// OpenGlobal returns the global store at a location, with a small pool. Of
+// several servers it uses the one that is primary when a transaction begins. It does no I/O: the first use connects.
 func OpenGlobal(e shardway.Engine, l shardway.Location, c shardway.Credentials) (*Global, error) {
 	db, err := open(e, l, c)
 	if err != nil {
@@ -46,8 +46,7 @@ func OpenGlobal(e shardway.Engine, l shardway.Location, c shardway.Credentials) 
 	return NewGlobal(db, e.Name())
 }
 
-// OpenLocal returns the local store at a location's first server, as
-// [OpenGlobal] does.
+// OpenLocal returns the local store at a location, as [OpenGlobal] does.
 func OpenLocal(e shardway.Engine, l shardway.Location, c shardway.Credentials) (*Local, error) {
 	db, err := open(e, l, c)
 	if err != nil {
@@ -60,6 +59,16 @@ func open(e shardway.Engine, l shardway.Location, c shardway.Credentials) (*sql.
 	l, err := e.Normalize(l)
 	if err != nil {
 		return nil, err
+	}
+	if len(l.Servers) > 1 {
+		connector, err := newPrimaryConnector(e, l, c)
+		if err != nil {
+			return nil, err
+		}
+		db := sql.OpenDB(connector)
+		db.SetMaxOpenConns(maxConns)
+		db.SetMaxIdleConns(-1) // who was primary a moment ago need not be now
+		return db, nil
 	}
 	connector, err := e.Connector(l.Servers[0].Address, l.Database, c)
 	if err != nil {
