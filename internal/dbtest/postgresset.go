@@ -181,6 +181,10 @@ func (r *PostgresSet) Rejoin(t testing.TB, i int) {
 	s.Stop(t)
 	source.mustDo(t, "CHECKPOINT") // else a fresh primary still shows the timeline that it left
 	l := s.local
+	// pg_rewind starts a crashed server by itself, without our arguments.
+	if err := s.writeData("postgresql.auto.conf", "wal_log_hints = on\n"); err != nil {
+		t.Fatal(err)
+	}
 	err := run(command(l.as, l.home, filepath.Join(filepath.Dir(l.soft.server), "pg_rewind"),
 		"--target-pgdata=data", "--no-sync", "--source-server="+connText(source.admin)+" dbname="+source.admin.Name))
 	if err != nil {
