@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -13,6 +14,9 @@ const (
 	mostLength   = 48_000_000 // MongoDB's limit of a message
 	opMsg        = 2013
 	moreToCome   = 1 << 1 // flag of an OP_MSG that wants no answer
+	// firstName is where the name of an OP_MSG's command stands: behind header, flags, the kind of the first section,
+	// the document's length and the type of its first field.
+	firstName = headerLength + 4 + 1 + 4 + 1
 )
 
 // relay passes the commands of all clients on, one at a time.
@@ -56,17 +60,33 @@ func (r *relay) client(c net.Conn) {
 }
 
 // ask sends a command and waits for its answer, which is empty when none is wanted.
+// A greeting waits for nobody: a driver takes a server that is slow to greet for dead.
 func (r *relay) ask(b net.Conn, request []byte) ([]byte, error) {
-	r.turn.Lock()
-	defer r.turn.Unlock()
+	if !greets(request) {
+		r.turn.Lock()
+		defer r.turn.Unlock()
+	}
 	if _, err := b.Write(request); err != nil {
 		return nil, err
 	}
-	code := binary.LittleEndian.Uint32(request[12:])
-	if code == opMsg && len(request) >= headerLength+4 && binary.LittleEndian.Uint32(request[headerLength:])&moreToCome != 0 {
+	if isMsg(request) && binary.LittleEndian.Uint32(request[headerLength:])&moreToCome != 0 {
 		return nil, nil
 	}
 	return message(b)
+}
+
+// isMsg reports whether a message is an OP_MSG; the one other form that clients use is the first greeting.
+func isMsg(m []byte) bool {
+	return len(m) >= firstName && binary.LittleEndian.Uint32(m[12:]) == opMsg
+}
+
+// greets reports whether a message is a hello, by the name of the command's first field.
+func greets(m []byte) bool {
+	if !isMsg(m) {
+		return true
+	}
+	name, _, _ := bytes.Cut(m[firstName:], []byte{0})
+	return bytes.EqualFold(name, []byte("hello")) || bytes.EqualFold(name, []byte("isMaster"))
 }
 
 // message reads one message of the wire protocol.
