@@ -110,6 +110,7 @@ func TestDocumentation(t *testing.T) {
 		entryView{},
 		recoveredView{},
 		storedView{},
+		upgradeView{},
 		versionView{},
 		grantSection{},
 		errorView{},

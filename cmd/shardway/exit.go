@@ -64,7 +64,7 @@ var verdicts = []verdict{
 	{context.Canceled, exitInterrupted, ""},
 	{shardway.ErrForeignStore, exitVersion, ""},
 	{shardway.ErrStoreVersion, exitVersion, ""},
-	{errUpgradeDue, exitVersion, ""},
+	{errUpgradeDue, exitVersion, "shardway upgrade brings the stores to the version of this program"},
 	{shardway.ErrMapNotFound, exitNotFound, "shardway map list shows the shard maps"},
 	{shardway.ErrShardNotFound, exitNotFound, "shardway shard list --map MAP shows the shards"},
 	{shardway.ErrKeyNotMapped, exitNotFound, "shardway mapping list --map MAP shows the mappings"},

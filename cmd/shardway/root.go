@@ -67,7 +67,7 @@ func newRoot(a *app) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	grouped("store", initCommand(a), statusCommand(a), grantsCommand(a))
+	grouped("store", initCommand(a), statusCommand(a), upgradeCommand(a), grantsCommand(a))
 	grouped("map", mapCommand(a), shardCommand(a), mappingCommand(a))
 	grouped("see", routeCommand(a), serversCommand(a), historyCommand(a), operationsCommand(a), recoverCommand(a))
 	grouped("tool", demoCommand(a), configCommand(a), versionCommand(a))
