@@ -182,7 +182,7 @@ func (r *PostgresSet) Rejoin(t testing.TB, i int) {
 	source.mustDo(t, "CHECKPOINT") // else a fresh primary still shows the timeline that it left
 	l := s.local
 	// pg_rewind starts a crashed server by itself, without our arguments.
-	if err := s.writeData("postgresql.auto.conf", "wal_log_hints = on\n"); err != nil {
+	if err := s.writeData("postgresql.auto.conf", "wal_log_hints = on\nwal_keep_size = '128MB'\n"); err != nil {
 		t.Fatal(err)
 	}
 	err := run(command(l.as, l.home, filepath.Join(filepath.Dir(l.soft.server), "pg_rewind"),
