@@ -52,7 +52,9 @@ func TestPredicateOnEveryFact(t *testing.T) {
 			disk, ok := s.Tags.Get("disk")
 			return ok && disk == "ssd"
 		}, 2},
-		"last write":   {func(s selection.ServerInfo) bool { return !s.LastWrite.IsZero() && started.Sub(s.LastWrite) > 20*time.Second }, 2},
+		"last write": {func(s selection.ServerInfo) bool {
+			return !s.LastWrite.IsZero() && started.Sub(s.LastWrite) > 20*time.Second
+		}, 2},
 		"wire version": {func(s selection.ServerInfo) bool { return s.MaxWireVersion == 21 && s.MinWireVersion == 0 }, 1},
 		"staleness":    {func(s selection.ServerInfo) bool { d, known := s.Staleness.Value(); return known && d > 20*time.Second }, 2},
 		"the rest": {func(s selection.ServerInfo) bool {
