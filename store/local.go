@@ -42,6 +42,14 @@ type LocalStep struct {
 	Map       shardway.ShardMap
 	Step      Step
 	Want      StepState // what it should be afterwards
+
+	// Drain says what becomes of those who use the mappings that the step takes
+	// away. A store whose database has no sessions, or cannot tell what they are
+	// for, does as far as it can.
+	Drain Drain
+	// Drained, if not nil, has what the step met added to it. It is written
+	// before Step returns.
+	Drained *Drained
 }
 
 // StepState is the state of one step in one local store. The numbers are stored.
@@ -57,7 +65,16 @@ type LocalStep struct {
 // Applying removes exactly the rows of Remove and Before (by id and version)
 // and inserts Add and After; when a row to remove is missing, or one to add is
 // already there, the step is refused with ErrMapsDiffer, as is one that would
-// leave mappings without their shard. A store may forget an
+// leave mappings without their shard.
+//
+// Before rows are removed, the step waits for transactions and holders that
+// keep their mappings where they are, as its Drain says, and is refused with
+// ErrMappingBusy when they stay. Once the shard has given mappings up
+// ([LocalStep.Leaving]), a step that wants Applied ends the sessions that are
+// left over from them, also when it was applied before: a step may be repeated
+// to make sure. An error then does not mean that nothing has changed.
+//
+// A store may forget an
 // ended operation as long as it then refuses to apply it again: it keeps the
 // highest Seq it has forgotten, and refuses to apply operations up to it that
 // it does not know.

@@ -10,6 +10,7 @@ import (
 	"context"
 	"database/sql"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/shardway/shardway"
@@ -33,6 +34,9 @@ type database struct {
 	raw    rawReader     // nil when the driver has no such thing
 	file   creator       // nil when the database is not ours to create
 	page   int           // rows that iterators hold in memory
+
+	drains  chan struct{}          // one token for each step that drains
+	version atomic.Pointer[string] // of the server, once somebody has asked
 }
 
 // rawReader is an optional ability of a pool's driver ([sql.DB.Driver]): it
@@ -54,7 +58,7 @@ func newDatabase(pool *sql.DB, engine string) (*database, error) {
 	if err != nil {
 		return nil, &shardway.ArgumentError{Argument: "engine", Value: engine, Reason: "has no SQL store: expected postgres, mysql, sqlserver or sqlite"}
 	}
-	b := &database{pool: pool, d: d, page: pageRows}
+	b := &database{pool: pool, d: d, page: pageRows, drains: make(chan struct{}, maxDrains)}
 	if d.SingleWriter {
 		b.writer = make(chan struct{}, 1)
 	}

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/shardway/shardway"
@@ -23,51 +24,89 @@ func (l *Local) Step(ctx context.Context, s store.LocalStep) (store.StepState, e
 	if err := l.ready(ctx); err != nil {
 		return untouched, err
 	}
-	var state store.StepState
-	err := l.b.write(ctx, func(t *transaction) error {
-		var err error
-		state, err = step(ctx, t, s)
-		return err
-	})
+	d := l.b.newDraining(&s)
+	state, err := d.run(ctx)
+	d.report()
 	if err != nil {
 		return untouched, fmt.Errorf("changing local store of shard %q: %w", s.Step.Shard.Name, err)
 	}
 	return state, nil
 }
 
-func step(ctx context.Context, t *transaction, s store.LocalStep) (store.StepState, error) {
+// run takes the step, and sees to those who use what it takes away.
+func (d *draining) run(ctx context.Context) (state store.StepState, err error) {
+	if err := d.step.Drain.Check(); err != nil {
+		return untouched, err
+	}
+	if len(d.taken) > 0 {
+		release, err := d.start(ctx)
+		if err != nil {
+			return untouched, err
+		}
+		defer release()
+	}
+	err = d.write(ctx, func(t *transaction) error {
+		if err := d.exclude(ctx, t); err != nil {
+			return err
+		}
+		var changed bool
+		if state, changed, err = step(ctx, t, *d.step); err != nil || !changed {
+			return err
+		}
+		// What is not allowed shows now, while nothing has changed.
+		return d.endSessions(ctx, 1)
+	})
+	if err == nil && d.step.Want == store.StepApplied {
+		err = d.afterwards(d.endSessions(ctx, 2))
+	}
+	return state, err
+}
+
+// afterwards is the error of sessions that remain although the mapping has left.
+func (d *draining) afterwards(err error) error {
+	var busy *store.BusyError
+	if !errors.As(err, &busy) {
+		return err
+	}
+	d.left = busy.Users
+	return fmt.Errorf("the mapping has left, sessions checked out for it remain: %s", busy.Error())
+}
+
+// step takes a step in its transaction and reports whether rows of the map have
+// changed.
+func step(ctx context.Context, t *transaction, s store.LocalStep) (next store.StepState, change bool, err error) {
 	forgotten, err := lockLocal(ctx, t)
 	if err != nil {
-		return untouched, err
+		return untouched, false, err
 	}
 	var epoch int64
 	var state store.StepState
 	known, err := t.one(ctx, `SELECT epoch, state FROM {local_operations} WHERE op_id = ?`, []any{int64(s.Operation)}, &epoch, &state)
 	if err != nil {
-		return untouched, err
+		return untouched, false, err
 	}
 	if known && s.Epoch < epoch {
-		return untouched, fmt.Errorf("operation %s has epoch %d here, not %d: %w", s.Operation, epoch, s.Epoch, store.ErrLostLease)
+		return untouched, false, fmt.Errorf("operation %s has epoch %d here, not %d: %w", s.Operation, epoch, s.Epoch, store.ErrLostLease)
 	}
 	// What was forgotten had changed nothing, and never will.
 	lost := !known && s.Seq <= forgotten
 	if lost {
 		state = store.StepUndone
 	}
-	next, change, err := decide(state, s.Want)
+	next, change, err = decide(state, s.Want)
 	if err != nil {
-		return untouched, fmt.Errorf("operation %s: %w", s.Operation, err)
+		return untouched, false, fmt.Errorf("operation %s: %w", s.Operation, err)
 	}
 	if change {
 		if err := apply(ctx, t, s); err != nil {
-			return untouched, fmt.Errorf("operation %s: %w", s.Operation, err)
+			return untouched, false, fmt.Errorf("operation %s: %w", s.Operation, err)
 		}
 	}
 	switch {
 	case lost:
-		return next, nil
+		return next, change, nil
 	case known && next == state && s.Epoch == epoch:
-		return next, nil
+		return next, change, nil
 	case known:
 		_, err = t.exec(ctx, `UPDATE {local_operations} SET epoch = ?, state = ? WHERE op_id = ?`, s.Epoch, int64(next), int64(s.Operation))
 	default:
@@ -77,7 +116,7 @@ func step(ctx context.Context, t *transaction, s store.LocalStep) (store.StepSta
 	if err == nil && next != store.StepApplied {
 		err = forget(ctx, t, forgotten)
 	}
-	return next, err
+	return next, change, err
 }
 
 // lockLocal waits until no other step runs in this database, checks the
@@ -119,7 +158,7 @@ func apply(ctx context.Context, t *transaction, s store.LocalStep) error {
 	if s.Want == store.StepUndone {
 		before, after, remove, add = after, before, add, remove
 	}
-	removed, err := t.execAmong(ctx, `DELETE FROM {local_mappings} WHERE map_id = ? AND `, []any{int64(s.Map.ID)}, `mapping_id`, ids(remove))
+	removed, err := t.execAmong(ctx, t.b.d.DeleteMappings(), []any{int64(s.Map.ID)}, `mapping_id`, ids(remove))
 	if err != nil {
 		return err
 	}
