@@ -25,12 +25,12 @@ var floors = map[string]int{
 	"internal/mapfile":  3,
 	"topology/pgprobe":  3, "topology/mysqlprobe": 3, "topology/sqlserverprobe": 3, "topology/sqliteprobe": 3,
 	"store/sqlstore": 4, "store/memstore": 4, "store/mongostore": 4, "store/storetest": 4, "catalog": 4, "sqlshard": 4, "pgxshard": 4, "mongoshard": 4,
-	"postgres": 5, "mysql": 5, "sqlserver": 5, "sqlite": 5,
+	"postgres": 5, "mysql": 5, "sqlserver": 5, "sqlite": 5, "mongodb": 5,
 	"recovery":           5,
 	"internal/customers": 6, "internal/replicas": 6,
 	"cmd/shardway": 7, "examples/customers": 7, "examples/quickstart": 7, "examples/replicas": 7, "internal/chaos": 7,
 	"internal/mongotest": 8,
-	"internal/dbtest":    8, "internal/dbtest/ferretdb": 8, "topology/probe/probetest": 8, // for tests only
+	"internal/dbtest":    8, "topology/probe/probetest": 8, // for tests only
 }
 
 // std are the packages that promise no third-party import. Adapters are not
