@@ -10,10 +10,19 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
 
+	"github.com/shardway/shardway/internal/dbtest"
 	"github.com/shardway/shardway/internal/mongotest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The goroutine that starts programs lives as long as the test binary.
+	goleak.VerifyTestMain(databases{m}, goleak.IgnoreTopFunction("github.com/shardway/shardway/internal/dbtest.init.func1.1"))
+}
+
+// databases runs tests with a database for those who want one.
+type databases struct{ m *testing.M }
+
+func (d databases) Run() int { return dbtest.Run(d.m) }
 
 // connect opens a client of the official driver that ends before the cluster does.
 func connect(t *testing.T, c *mongotest.Cluster, more ...*options.ClientOptions) *mongo.Client {

@@ -19,7 +19,7 @@
 //	rtt            time, the average round trip
 //	staleness      time, how far a secondary is behind; 0 for all others
 //	inFlight       number of operations of this process on the server
-//	engine         text, such as "postgres"; "mongodb" in MongoDB deployments
+//	engine         text, such as "postgres"; "" where the monitoring does not tell
 //	version        text of the engine, or ""
 //	setName        text of a MongoDB replica set, or ""
 //	setVersion     number
