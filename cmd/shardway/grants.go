@@ -45,6 +45,8 @@ var catalogLocalRights = []right{
 	{"local_operations", "SELECT, INSERT, UPDATE, DELETE"},
 }
 
+// The application reads the local map, and locks the row of a mapping while a
+// transaction for it is open; the catalog waits for that lock.
 var applicationRights = []right{{"local_mappings", "SELECT"}, {"local_shards", "SELECT"}}
 
 // granter knows how one engine writes grants.
@@ -54,6 +56,7 @@ type granter struct {
 	user   func(name string) string
 	reach  func(user string) []string            // what lets a user see the tables at all
 	deploy func(user string, r []right) []string // what lets the catalog create the local tables, and use them
+	locks  string                                // right that locking a row takes besides SELECT; may be empty
 	owners bool                                  // deploy lets the catalog use only those tables that it has created
 	probe  func(user string) []grantSection      // what lets a user see how far a secondary is behind
 	note   string                                // what is up to the reader
@@ -70,6 +73,9 @@ var granters = map[string]granter{
 		// Who creates the tables owns them and needs no more rights; who does not
 		// create them has none.
 		owners: true,
+		// Column fence holds NULL and nothing else: who may update it may lock
+		// rows and cannot change them.
+		locks: ", UPDATE (fence)",
 		deploy: func(user string, _ []right) []string {
 			return []string{"GRANT USAGE, CREATE ON SCHEMA shardway TO " + user}
 		},
@@ -99,7 +105,8 @@ var granters = map[string]granter{
 				{Where: primary + "on MySQL", By: administrator, Statements: mysqlprobe.GrantsMySQL(account, mysqlprobe.Options{})},
 			}
 		},
-		note: "Tables are those of the current database: USE it first. A user is name or name@host; the host is % if none is given.",
+		note: "Tables are those of the current database: USE it first. A user is name or name@host; the host is % if none is given. " +
+			"Before MySQL 8.0.22 the application also needs LOCK TABLES on the database.",
 	},
 	"sqlserver": {
 		prefix: "shardway.",
@@ -181,12 +188,12 @@ func (g granter) sections(u grantees) []grantSection {
 		global.Statements = append(append(global.Statements, g.reach(user)...), g.grants(u.catalog, catalogRights)...)
 		before.Statements = g.deploy(user, catalogLocalRights)
 		if g.owners {
-			others.Statements = g.grants(u.catalog, catalogLocalRights)
+			others.Statements = g.grants(u.catalog, g.locking(catalogLocalRights, "local_mappings"))
 		}
 	}
 	if u.application != "" {
 		before.Statements = append(before.Statements, g.reach(g.user(u.application))...)
-		after.Statements = g.grants(u.application, applicationRights)
+		after.Statements = g.grants(u.application, g.locking(applicationRights, "local_mappings", "local_shards"))
 	}
 	if g.schema != "" && len(before.Statements) > 0 {
 		before.Statements = append([]string{g.schema}, before.Statements...)
@@ -207,4 +214,15 @@ func (g granter) grants(user string, rights []right) []string {
 		all[i] = fmt.Sprintf("GRANT %s ON %s%s TO %s", r.privileges, g.prefix, r.table, g.user(user))
 	}
 	return all
+}
+
+// locking adds the right to lock rows of some tables.
+func (g granter) locking(rights []right, tables ...string) []right {
+	rights = slices.Clone(rights)
+	for i := range rights {
+		if slices.Contains(tables, rights[i].table) {
+			rights[i].privileges += g.locks
+		}
+	}
+	return rights
 }

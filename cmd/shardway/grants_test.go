@@ -361,6 +361,7 @@ func (w *world) tryApplication(t *testing.T) {
 			t.Errorf("key %d is on %s, want %s", key, conn.Shard(), shard)
 		}
 		_ = conn.Close()
+		w.tryTransactions(t, db, key)
 	}
 	conn, err := db.OpenConnectionForShard(ctx, "s1")
 	if err != nil {
@@ -372,6 +373,32 @@ func (w *world) tryApplication(t *testing.T) {
 	if r := w.as(t, w.app).run("map", "list"); r.code != exitUnavailable {
 		t.Errorf("reading the global store as application: exit code %d\n%s", r.code, r.errs)
 	}
+}
+
+// tryTransactions runs fenced transactions in every isolation level, and holds
+// a mapping where the engine can.
+func (w *world) tryTransactions(t *testing.T, db *sqlshard.DB[int64], key int64) {
+	t.Helper()
+	for _, options := range []sqlshard.TxOptions{
+		{}, {Isolation: sql.LevelReadCommitted}, {Isolation: sql.LevelRepeatableRead}, {Isolation: sql.LevelSerializable}, {ReadOnly: true},
+	} {
+		err := db.InTx(t.Context(), key, &options, func(ctx context.Context, tx *sql.Tx) error {
+			var n int
+			return tx.QueryRowContext(ctx, "SELECT 1").Scan(&n)
+		})
+		if err != nil {
+			t.Errorf("a transaction for key %d with %+v: %v", key, options, err)
+		}
+	}
+	if w.engine == dbtest.EngineMySQL {
+		return
+	}
+	conn, err := db.HoldConnectionForKey(t.Context(), key)
+	if err != nil {
+		t.Errorf("holding the mapping of key %d: %v", key, err)
+		return
+	}
+	_ = conn.Close()
 }
 
 // tryCatalog fails to rewrite the history.
