@@ -80,32 +80,57 @@ func (c *claims) order() {
 	}
 }
 
-// other returns a claim of another shard than the given one that shares a key
-// with a range.
-func (c *claims) other(shard shardway.ShardID, r shardway.Range) (claim, bool) {
-	i, exact := slices.BinarySearchFunc(c.sorted, r, func(x claim, r shardway.Range) int {
-		if c.kind == shardway.RangeMap && (r.Open() || x.Low.Compare(r.High) < 0) {
-			return -1
-		}
-		if c.kind == shardway.RangeMap {
+// others calls yield with the claims of other shards than the given one that
+// share a key with a range, until it returns false.
+func (c *claims) others(shard shardway.ShardID, r shardway.Range, yield func(claim) bool) {
+	// The first claim that begins after the range.
+	i, _ := slices.BinarySearchFunc(c.sorted, r, func(x claim, r shardway.Range) int {
+		if c.kind == shardway.RangeMap && !r.Open() && x.Low.Compare(r.High) >= 0 || c.kind == shardway.ListMap && x.Low.Compare(r.Low) > 0 {
 			return 1
 		}
-		return x.Low.Compare(r.Low)
+		return -1
 	})
-	if c.kind == shardway.ListMap {
-		for ; exact && i < len(c.sorted) && c.sorted[i].Low == r.Low; i++ {
-			if c.sorted[i].shard != shard {
-				return c.sorted[i], true
-			}
-		}
-		return claim{}, false
-	}
 	for i--; i >= 0 && !precedes(c.kind, c.sorted[c.reach[i]].Range, r); i-- {
-		if x := c.sorted[i]; x.shard != shard && x.Intersects(r) {
-			return x, true
+		if x := c.sorted[i]; x.shard != shard && intersects(c.kind, x.Range, r) && !yield(x) {
+			return
 		}
 	}
-	return claim{}, false
+}
+
+// other returns one of them.
+func (c *claims) other(shard shardway.ShardID, r shardway.Range) (found claim, ok bool) {
+	c.others(shard, r, func(x claim) bool {
+		found, ok = x, true
+		return false
+	})
+	return found, ok
+}
+
+// free cuts a range into what no other shard claims, and what one does.
+func (c *claims) free(shard shardway.ShardID, r shardway.Range) (free []shardway.Range, taken []Conflict) {
+	ranges := []shardway.Range{r}
+	var met []shardway.Mapping
+	c.others(shard, r, func(x claim) bool {
+		ranges = append(ranges, x.Range)
+		met = append(met, shardway.Mapping{Range: x.Range, ShardID: x.shard})
+		return true
+	})
+	if len(met) == 0 {
+		return ranges, nil
+	}
+	slices.SortFunc(met, byLow)
+	claimed := cover{kind: c.kind, rows: met}
+	for _, piece := range cut(c.kind, ranges) {
+		at := claimed.at(piece)
+		switch {
+		case !intersects(c.kind, piece, r):
+		case len(at) > 0:
+			taken = append(taken, Conflict{Range: piece, Other: c.names[at[0].ShardID]})
+		default:
+			free = append(free, piece)
+		}
+	}
+	return free, taken
 }
 
 // check refuses ranges that a shard is to own when another one has them.

@@ -37,6 +37,7 @@ type comparison struct {
 	global  []shardway.Mapping // those of the shard, and those of others that share a key with a local one
 	local   []shardway.Mapping
 	pending []span
+	taken   map[shardway.MappingID]bool // ids of local mappings that the global map uses for others
 	names   map[shardway.ShardID]string
 }
 

@@ -205,6 +205,29 @@ func (s *sight) readGlobal(ctx context.Context, tx store.Reader) error {
 	}
 	s.sides.global = append(s.sides.global, meeting(s.Map.Kind, others, ranges)...)
 	slices.SortFunc(s.sides.global, byLow)
+	return s.readTaken(ctx, tx, odd)
+}
+
+// readTaken notes the ids of local mappings that the global map uses for
+// mappings elsewhere.
+func (s *sight) readTaken(ctx context.Context, tx store.Reader, odd []shardway.Mapping) error {
+	known := byID(s.sides.global)
+	var ids []shardway.MappingID
+	for _, m := range odd {
+		if _, ok := known[m.ID]; !ok {
+			ids = append(ids, m.ID)
+		}
+	}
+	s.sides.taken = map[shardway.MappingID]bool{}
+	if len(ids) == 0 {
+		return nil
+	}
+	for row, err := range tx.Mappings(ctx, store.MappingQuery{Map: s.Map, IDs: ids}) {
+		if err != nil {
+			return err
+		}
+		s.sides.taken[row.ID] = true
+	}
 	return nil
 }
 

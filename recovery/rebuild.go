@@ -93,7 +93,12 @@ const tries = 3
 // takeAway removes from a local map what the global one does not give to the
 // shard, and returns what it claims afterwards.
 func (r *Recovery) takeAway(ctx context.Context, shard shardway.Shard, res Resolution, dry bool) (rest found, e Effect, err error) {
-	res.only = func(d Difference) bool { return d.Local != (Claim{}) && d.Global.ShardID != shard.ID }
+	res.part = func(d Difference) []shardway.Range {
+		if d.Local == (Claim{}) || d.Global.ShardID == shard.ID {
+			return nil
+		}
+		return []shardway.Range{d.Range}
+	}
 	for try := 1; ; try++ {
 		s, err := r.look(ctx, shard)
 		if err != nil {
@@ -160,15 +165,13 @@ func (r *Recovery) rebuild(ctx context.Context, b *Rebuilt, res Resolution, othe
 		}
 		b.Shard = s.Shard
 		b.Conflicts = nil
-		res.only = func(d Difference) bool {
+		res.part = func(d Difference) []shardway.Range {
 			if res.Keep == KeepGlobal && d.Global.ShardID != s.Shard.ID || res.Keep == KeepLocal && d.Local == (Claim{}) {
-				return true // the shard does not get it
+				return []shardway.Range{d.Range} // the shard does not get it
 			}
-			x, taken := others.other(s.Shard.ID, d.Range)
-			if taken {
-				b.Conflicts = append(b.Conflicts, Conflict{Range: d.Range, Other: others.names[x.shard]})
-			}
-			return !taken
+			free, taken := others.free(s.Shard.ID, d.Range)
+			b.Conflicts = append(b.Conflicts, taken...)
+			return free
 		}
 		if s.State == Unreachable || s.State == Unsupported {
 			b.Err = s.found.err

@@ -28,8 +28,8 @@ type Resolution struct {
 	IgnoreUnreachable bool
 	Reason            string // for the history; may be empty
 
-	kind string                // for the history
-	only func(Difference) bool // leaves other differences alone; nil: all
+	kind string                            // for the history
+	part func(Difference) []shardway.Range // of a difference to resolve, in key order; nil: all of it
 }
 
 // Choice is the side that is kept for a part of the keys. In a list map Range
@@ -133,12 +133,15 @@ func (res *Resolution) check() error {
 func (res *Resolution) decisions(kind shardway.MapKind, differences []Difference) []decision {
 	var ranges []shardway.Range
 	var pieces, choices []shardway.Mapping
-	for i, d := range differences {
-		if res.only != nil && !res.only(d) {
-			continue
+	for _, d := range differences {
+		parts := []shardway.Range{d.Range}
+		if res.part != nil {
+			parts = res.part(d)
 		}
-		ranges = append(ranges, d.Range)
-		pieces = append(pieces, shardway.Mapping{ID: shardway.MappingID(i), Range: d.Range})
+		ranges = append(ranges, parts...)
+		for _, part := range parts {
+			pieces = append(pieces, shardway.Mapping{Range: part})
+		}
 	}
 	for i, ch := range res.Choices {
 		ranges = append(ranges, ch.Range)

@@ -70,7 +70,7 @@ func (c *comparison) settle(m shardway.MapID, decisions []decision) rewrite {
 	}
 	global, local := meeting(c.kind, c.global, touched), meeting(c.kind, c.local, touched)
 	global, local = counterparts(global, c.global, local), counterparts(local, c.local, global)
-	t := table{kind: c.kind, m: m, shard: c.shard, global: byID(global), local: byID(local), fresh: map[shardway.Key]shardway.MappingID{}}
+	t := table{kind: c.kind, m: m, shard: c.shard, taken: c.taken, global: byID(global), local: byID(local), fresh: map[shardway.Key]shardway.MappingID{}}
 	inGlobal, inLocal, decide := cover{kind: c.kind, rows: global}, cover{kind: c.kind, rows: local}, cover{kind: c.kind, rows: decided}
 	var out rewrite
 	for _, piece := range cut(c.kind, slices.Concat(rangesOf(global), rangesOf(local), touched)) {
@@ -161,8 +161,10 @@ type table struct {
 	kind          shardway.MapKind
 	m             shardway.MapID
 	shard         shardway.ShardID
+	taken         map[shardway.MappingID]bool
 	global, local map[shardway.MappingID]shardway.Mapping // the rows that stand now
 	left, right   []run
+	cut           map[shardway.MappingID]bool         // rows of which one side has several pieces now
 	fresh         map[shardway.Key]shardway.MappingID // new ids of rows that both sides have, by low key
 }
 
@@ -183,6 +185,14 @@ func (t *table) mapping(r run, id shardway.MappingID) shardway.Mapping {
 
 // finish gives the rows their ids and compares them with those that stand.
 func (t *table) finish(out *rewrite) {
+	t.cut = map[shardway.MappingID]bool{}
+	for _, runs := range [][]run{t.left, t.right} {
+		seen := make(map[shardway.MappingID]bool, len(runs))
+		for _, r := range runs {
+			t.cut[r.row] = t.cut[r.row] || seen[r.row]
+			seen[r.row] = true
+		}
+	}
 	stays := map[shardway.MappingID]bool{}
 	for _, r := range t.left {
 		id := t.globalID(r)
@@ -225,7 +235,10 @@ func (t *table) globalID(r run) shardway.MappingID {
 	g, inGlobal := t.global[r.row]
 	l, inLocal := t.local[r.row]
 	wanted := t.mapping(r, r.row)
-	if inGlobal && equal(g, wanted) || r.both && !inGlobal && inLocal && equal(l, wanted) {
+	if r.both && t.cut[r.row] {
+		wanted.ID = 0 // the id stays with, or goes with, the other pieces
+	}
+	if inGlobal && equal(g, wanted) || r.both && !inGlobal && !t.taken[r.row] && inLocal && equal(l, wanted) {
 		if r.both {
 			t.fresh[r.Low] = r.row
 		}
