@@ -24,8 +24,11 @@ const (
 	forRead purpose = iota
 	// forOwnPreference: a read whose collection, database or call has one.
 	forOwnPreference
-	// forPrimary: a write, a command, or a read that must use the primary.
-	forPrimary
+	// forCommand: a command or a list, which use the primary. A read of mode
+	// primary looks the same, and so does one of a mode with a fallback and tags.
+	forCommand
+	// forWrite: a write, or the end of a transaction.
+	forWrite
 	// forPin: an operation of a transaction that stays with its mongos.
 	forPin
 )
@@ -47,11 +50,18 @@ func marked() *readpref.ReadPref {
 	return p
 }
 
-// made is a topology that no driver has: a primary and a secondary.
-var made = description.Topology{Kind: description.TopologyKindReplicaSetWithPrimary, Servers: []description.Server{
-	madeServer("primary.invalid:1", description.ServerKindRSPrimary),
-	madeServer("secondary.invalid:1", description.ServerKindRSSecondary),
-}}
+// made is a topology that no driver has, and madeSecondary its secondary, the
+// only candidate that a selector is offered.
+var (
+	made = description.Topology{Kind: description.TopologyKindReplicaSetWithPrimary, Servers: []description.Server{
+		madeServer("primary.invalid:1", description.ServerKindRSPrimary),
+		madeServer("secondary.invalid:1", description.ServerKindRSSecondary),
+	}}
+	madeSecondary = made.Servers[1:]
+)
+
+// odd is a cluster whose router is a primary: writable, and no mongos.
+var odd = description.Topology{Kind: description.TopologyKindSharded, Servers: made.Servers[:1]}
 
 // foreign is a topology whose only server no session is pinned to.
 var foreign = description.Topology{Kind: description.TopologyKindLoadBalanced, Servers: []description.Server{
@@ -67,14 +77,17 @@ func classify(selector description.ServerSelector) purpose {
 	if got, err := selector.SelectServer(foreign, foreign.Servers); err != nil || len(got) == 0 {
 		return forPin
 	}
-	got, err := selector.SelectServer(made, made.Servers)
+	got, err := selector.SelectServer(made, madeSecondary)
 	switch {
 	case err != nil && strings.Contains(err.Error(), markText):
 		return forRead
-	case err == nil && len(got) == 1 && got[0].Kind == description.ServerKindRSPrimary:
-		return forPrimary
+	case err != nil || len(got) > 0:
+		return forOwnPreference
 	}
-	return forOwnPreference
+	if got, err := selector.SelectServer(odd, odd.Servers); err == nil && len(got) == 1 {
+		return forWrite
+	}
+	return forCommand
 }
 
 // spared returns the servers that a selector avoids because they failed the

@@ -2,6 +2,7 @@ package mongoshard
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -85,23 +86,38 @@ func (h *handle) SelectServer(ctx context.Context, selector description.ServerSe
 	if !h.connected.Load() {
 		return nil, drivertopology.ErrTopologyClosed
 	}
-	purpose := classify(selector)
 	rule := h.rule
 	if override != nil {
 		rule = override
 	}
-	if purpose == forPin || purpose == forOwnPreference && override == nil || h.Topology.Kind() == description.TopologyKindLoadBalanced {
+	purpose := classify(selector)
+	if h.leaves(purpose, h.Topology.Kind(), override != nil) {
 		return h.byDriver(ctx, selector, rule, purpose)
 	}
 	return h.byCriteria(ctx, selector, rule, purpose)
 }
 
-// byDriver lets the driver select: for pinned operations, for reads with a read
-// preference of their own, and behind a load balancer.
+// leaves reports whether the choice is left to the driver, which alone knows
+// the server of pinned operations, the read preference of reads that have one
+// of their own, and what a command outside a sharded cluster needs. Behind a
+// load balancer there is no choice.
+func (h *handle) leaves(purpose purpose, kind description.TopologyKind, overridden bool) bool {
+	switch {
+	case kind == description.TopologyKindLoadBalanced, purpose == forPin:
+		return true
+	case purpose == forOwnPreference:
+		return !overridden
+	case purpose != forCommand || kind == description.TopologyKindSharded:
+		return false
+	}
+	return !h.mongosForWrites || kind != description.Unknown // it may turn out to be sharded
+}
+
+// byDriver lets the driver select.
 func (h *handle) byDriver(ctx context.Context, selector description.ServerSelector, rule *rule, purpose purpose) (driver.Server, error) {
 	chosen, err := h.Topology.SelectServer(ctx, selector)
 	if err != nil {
-		return nil, err
+		return nil, h.refused(err, purpose)
 	}
 	server, ok := chosen.(*drivertopology.SelectedServer)
 	if !ok {
@@ -124,6 +140,23 @@ func (h *handle) byDriver(ctx context.Context, selector description.ServerSelect
 	load := v.set.Load(i)
 	load.Begin()
 	return &selected{SelectedServer: server, load: load}, nil
+}
+
+// refused completes the driver's error, which says nothing of the steps.
+func (h *handle) refused(err error, purpose purpose) error {
+	v, _, viewErr := h.deployment.look()
+	if errors.Is(err, drivertopology.ErrTopologyClosed) || viewErr != nil {
+		return err
+	}
+	var none *selection.Error
+	if purpose == forCommand {
+		choice, reason := selection.Select(v.set, selection.Request{Operation: selection.Write})
+		if choice.Release(); errors.As(reason, &none) {
+			none.Cause = err
+			return h.deployment.failed(none)
+		}
+	}
+	return h.deployment.failed(err)
 }
 
 // byCriteria selects by our algorithm and finds the driver's server. It begins
@@ -176,9 +209,12 @@ func (h *handle) request(kind topology.Kind, rule *rule, purpose purpose, transa
 	write := selection.Request{Operation: selection.Write}
 	read := selection.Request{Criteria: rule.criteria}
 	switch {
-	case purpose == forPrimary && kind == topology.KindSharded && h.mongosForWrites && rule.criteria.Predicate():
-		return read
-	case purpose == forPrimary, transaction && kind.MongoReplicaSet():
+	case purpose != forRead && purpose != forOwnPreference:
+		if kind == topology.KindSharded && h.mongosForWrites && rule.criteria.Predicate() {
+			return read
+		}
+		return write
+	case transaction && kind.MongoReplicaSet():
 		return write
 	}
 	return read

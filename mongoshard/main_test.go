@@ -21,10 +21,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// uri returns options that notice changes within half a second.
+// uri returns options that notice changes within half a second, with a latency
+// window that a busy machine does not close.
 func uri(c *mongotest.Cluster) *options.ClientOptions {
-	return options.Client().ApplyURI(c.URI()).SetHeartbeatInterval(500 * time.Millisecond).SetServerSelectionTimeout(20 * time.Second)
+	return options.Client().ApplyURI(c.URI()).SetHeartbeatInterval(500 * time.Millisecond).
+		SetServerSelectionTimeout(20 * time.Second).SetLocalThreshold(time.Minute)
 }
+
+// far is the delay of a server outside the window of narrow.
+const far = 500 * time.Millisecond
+
+// narrow are options with a latency window that leaves out what is far.
+func narrow(c *mongotest.Cluster) *options.ClientOptions { return uri(c).SetLocalThreshold(far / 2) }
 
 // open connects a client that ends before the cluster does.
 func open(t testing.TB, o *options.ClientOptions, config mongoshard.Config) *mongo.Client {

@@ -170,8 +170,8 @@ func reads(client *mongo.Client) map[string]func(context.Context) error {
 func TestEveryReadSelectsTheSame(t *testing.T) {
 	t.Parallel()
 	c := set(t, "a", "b", "b")
-	c.Server(2).SetDelay(60 * time.Millisecond)
-	client := open(t, uri(c), mongoshard.Config{Criteria: selection.Where(func(s selection.ServerInfo) bool {
+	c.Server(2).SetDelay(far)
+	client := open(t, narrow(c), mongoshard.Config{Criteria: selection.Where(func(s selection.ServerInfo) bool {
 		zone, _ := s.Tags.Get("zone")
 		return zone == "b"
 	})})
@@ -205,8 +205,8 @@ func TestEveryReadSelectsTheSame(t *testing.T) {
 func TestWindowIsOfTheAdmitted(t *testing.T) {
 	t.Parallel()
 	c := set(t)
-	c.Server(1).SetDelay(60 * time.Millisecond)
-	client := open(t, uri(c), mongoshard.Config{Criteria: at(c.Server(1))})
+	c.Server(1).SetDelay(far)
+	client := open(t, narrow(c), mongoshard.Config{Criteria: at(c.Server(1))})
 	ctx := bounded(t)
 	findOne(ctx, t, customers(client))
 	wantCounts(t, c, "find", 0, 1, 0)
@@ -216,7 +216,7 @@ func TestWindowIsOfTheAdmitted(t *testing.T) {
 		findOne(ctx, t, customers(near))
 	}
 	if got := c.Server(1).Count("find"); got != 1 {
-		t.Errorf("finds by server: %v; server 1 is 60 ms away", counts(c, "find"))
+		t.Errorf("finds by server: %v; server 1 is far away", counts(c, "find"))
 	}
 }
 
@@ -226,11 +226,11 @@ func TestRoundTripsStayCurrent(t *testing.T) {
 	c := set(t)
 	client := open(t, uri(c), mongoshard.Config{Criteria: selection.Where(func(s selection.ServerInfo) bool {
 		rtt, known := s.AverageRTT.Value()
-		return known && rtt > 10*time.Millisecond
+		return known && rtt > far/4
 	})})
 	ctx := bounded(t)
 	untilKnown(t, client, 3)
-	c.Server(2).SetDelay(100 * time.Millisecond)
+	c.Server(2).SetDelay(far)
 	findOne(ctx, t, customers(client)) // waits until the average has grown
 	wantCounts(t, c, "find", 0, 0, 1)
 }
@@ -246,6 +246,7 @@ func TestMaxStaleness(t *testing.T) {
 	c.Server(3).Stop()
 	client := open(t, uri(c), mongoshard.Config{Criteria: selection.Secondary(selection.MaxStaleness(90 * time.Second))})
 	ctx := bounded(t)
+	untilKnown(t, client, 3)
 	for range 20 {
 		findOne(ctx, t, customers(client))
 	}
@@ -280,7 +281,7 @@ func TestTagSetsInOrder(t *testing.T) {
 	t.Parallel()
 	c := set(t, "west", "east", "west")
 	o := uri(c).ApplyURI(c.URI() + "&readPreference=nearest&readPreferenceTags=zone:east&readPreferenceTags=")
-	client := open(t, o.SetHeartbeatInterval(500*time.Millisecond), mongoshard.Config{})
+	client := open(t, o, mongoshard.Config{})
 	ctx := bounded(t)
 	untilKnown(t, client, 3)
 	for range 20 {

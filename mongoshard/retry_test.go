@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -102,8 +101,8 @@ func TestRetryPrefersASlowServer(t *testing.T) {
 	t.Parallel()
 	c := mongotest.New(t, mongotest.Options{Kind: mongotest.Sharded, Servers: 2})
 	c.Fill("app", "customers", 3)
-	c.Server(1).SetDelay(100 * time.Millisecond)
-	client := open(t, uri(c), mongoshard.Config{})
+	c.Server(1).SetDelay(far)
+	client := open(t, narrow(c), mongoshard.Config{})
 	untilKnown(t, client, 2)
 	c.Server(0).Fail("find", mongotest.Fault{Code: hostUnreachable})
 	findOne(bounded(t), t, customers(client))

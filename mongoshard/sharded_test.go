@@ -150,7 +150,7 @@ func TestFewerOperationsToASlowMongos(t *testing.T) {
 	t.Parallel()
 	c := mongotest.New(t, mongotest.Options{Kind: mongotest.Sharded, Servers: 2})
 	c.Fill("app", "customers", 1)
-	client := open(t, uri(c).SetLocalThreshold(time.Minute), mongoshard.Config{})
+	client := open(t, uri(c), mongoshard.Config{})
 	ctx := bounded(t)
 	findOne(ctx, t, customers(client))
 	untilKnown(t, client, 2)
