@@ -171,6 +171,9 @@ func (r *Recovery) rebuild(ctx context.Context, b *Rebuilt, res Resolution, othe
 			}
 			free, taken := others.free(s.Shard.ID, d.Range)
 			b.Conflicts = append(b.Conflicts, taken...)
+			if res.Keep == KeepGlobal && len(taken) > 0 {
+				return nil // a part of it would cut the mapping of the global map
+			}
 			return free
 		}
 		if s.State == Unreachable || s.State == Unsupported {

@@ -25,6 +25,7 @@ type rig struct {
 	t      *testing.T
 	global store.Global
 	open   func() store.Local
+	more   func() *rig // another one of the same engine; nil in memory
 
 	mu     sync.Mutex // guards the fields below
 	locals map[string]store.Local
@@ -60,14 +61,19 @@ func sqlRig(t *testing.T, e dbtest.Engine) *rig {
 	if _, err := g.Deploy(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	return newRig(t, g, func() store.Local {
+	r := newRig(t, g, func() store.Local {
 		l, err := sqlstore.NewLocal(e.NewDatabase(t).Open(t), string(e))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return l
 	})
+	r.more = func() *rig { return sqlRig(t, e) }
+	return r
 }
+
+// another returns a new rig with the same kind of stores.
+func (r *rig) another() *rig { return r.more() }
 
 func newRig(t *testing.T, g store.Global, open func() store.Local) *rig {
 	return &rig{t: t, global: g, open: open, locals: map[string]store.Local{}, down: map[string]bool{}}
