@@ -45,6 +45,13 @@ type Config struct {
 	// Zero: 20 s. It should exceed Lease, so that a dead client's change can be
 	// taken over within one call.
 	Wait time.Duration
+	// Drain says what becomes of those who use a mapping that a change takes
+	// offline or from its shard, unless the change says so itself. Zero: they
+	// are waited for, 5 s, and then their sessions are ended. With
+	// [store.DrainNobody] and no limit, they are waited for as Wait says. A change that
+	// finds a mapping in use and may not end sessions, or cannot, is taken back
+	// with [store.ErrMappingBusy].
+	Drain store.Drain
 	// Logger gets a line for every operation finished or taken back for
 	// somebody else. Nil: none.
 	Logger *slog.Logger
@@ -74,6 +81,9 @@ func New(global store.Global, locals Locals, cfg Config) (*Catalog, error) {
 		return nil, &shardway.ArgumentError{Argument: "Lease", Value: cfg.Lease.String(), Reason: "is below 100ms"}
 	case cfg.Wait < 0:
 		return nil, &shardway.ArgumentError{Argument: "Wait", Value: cfg.Wait.String(), Reason: "is negative"}
+	}
+	if err := cfg.Drain.Check(); err != nil {
+		return nil, err
 	}
 	if cfg.Who == "" {
 		cfg.Who = defaultWho()

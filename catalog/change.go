@@ -28,6 +28,7 @@ type plan struct {
 	reason  string // given by the caller
 	m       shardway.ShardMap
 	steps   []store.Step
+	drain   store.Drain // zero: as the Catalog does
 
 	addMap  *shardway.ShardMap
 	dropMap shardway.MapID
@@ -45,6 +46,7 @@ type Result struct {
 	Map       shardway.ShardMap  // the map changed
 	Shards    []shardway.Shard   // the shards written, as they are now
 	Mappings  []shardway.Mapping // the mappings written, as they are now
+	Drained   store.Drained      // sessions that used mappings which were taken away
 }
 
 // state gives plans the rows they look at.

@@ -161,7 +161,9 @@ func (c *Catalog) attempt(ctx context.Context, ch Change) (Result, error) {
 	if len(p.steps) == 0 {
 		return r, nil
 	}
-	o, err := c.execute(ctx, op)
+	d := c.drain(p.drain)
+	o, err := c.execute(ctx, op, d)
+	r.Drained = d.met
 	if o == store.Done {
 		return r, nil
 	}
@@ -173,8 +175,8 @@ func (c *Catalog) attempt(ctx context.Context, ch Change) (Result, error) {
 
 // execute brings a prepared operation to its end: forward, and when that fails,
 // to whichever end [Catalog.settle] finds. The error says why it was not Done.
-func (c *Catalog) execute(ctx context.Context, op *store.Operation) (store.Outcome, error) {
-	untouched, cause := c.forward(ctx, op)
+func (c *Catalog) execute(ctx context.Context, op *store.Operation, d *drain) (store.Outcome, error) {
+	untouched, cause := c.forward(ctx, op, d)
 	if cause == nil {
 		return store.Done, nil
 	}
@@ -183,7 +185,7 @@ func (c *Catalog) execute(ctx context.Context, op *store.Operation) (store.Outco
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Lease)
 	defer cancel()
-	o, err := c.settle(ctx, op, untouched)
+	o, err := c.settle(ctx, op, untouched, d)
 	if o == store.Pending || o == store.Unknown {
 		c.release(ctx, op)
 		return o, errors.Join(cause, err)
@@ -210,7 +212,7 @@ func (c *Catalog) await(ctx context.Context, op *store.Operation, cause error) (
 
 // forward applies the steps and publishes. On failure it returns, by index,
 // the steps that certainly have not reached their store.
-func (c *Catalog) forward(ctx context.Context, op *store.Operation) (untouched map[int]bool, err error) {
+func (c *Catalog) forward(ctx context.Context, op *store.Operation, d *drain) (untouched map[int]bool, err error) {
 	untouched = map[int]bool{}
 	for i, step := range op.Steps {
 		if !step.GlobalOnly {
@@ -226,7 +228,7 @@ func (c *Catalog) forward(ctx context.Context, op *store.Operation) (untouched m
 			return untouched, err
 		}
 		delete(untouched, i)
-		if _, err := c.step(ctx, op, local, step, store.StepApplied); err != nil {
+		if err := c.apply(ctx, op, local, step, d); err != nil {
 			return untouched, err
 		}
 	}
@@ -249,8 +251,17 @@ func retry(ctx context.Context, run func() error) error {
 	}
 }
 
+// step takes a step that does not take mappings away.
 func (c *Catalog) step(ctx context.Context, op *store.Operation, local store.Local, step store.Step, want store.StepState) (found store.StepState, err error) {
-	s := store.LocalStep{Operation: op.ID, Seq: op.Seq, Epoch: op.Epoch, Map: op.Map, Step: step, Want: want}
+	return c.stepDraining(ctx, op, local, step, want, store.Drain{}, nil)
+}
+
+func (c *Catalog) stepDraining(ctx context.Context, op *store.Operation, local store.Local, step store.Step, want store.StepState,
+	how store.Drain, met *store.Drained,
+) (found store.StepState, err error) {
+	s := store.LocalStep{
+		Operation: op.ID, Seq: op.Seq, Epoch: op.Epoch, Map: op.Map, Step: step, Want: want, Drain: how, Drained: met,
+	}
 	err = retry(ctx, func() error {
 		if err := c.renew(ctx, op); err != nil {
 			return err

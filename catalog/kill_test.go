@@ -219,6 +219,12 @@ var killCases = []struct {
 	{"take range offline", func(w world) catalog.Change {
 		return catalog.UpdateMapping{Mapping: w.a, Status: ptr(shardway.Offline)}
 	}},
+	{"take range offline at once", func(w world) catalog.Change {
+		return catalog.UpdateMapping{Mapping: w.a, Status: ptr(shardway.Offline), Drain: store.Drain{Mode: store.DrainAtOnce}}
+	}},
+	{"take range offline and end nobody", func(w world) catalog.Change {
+		return catalog.UpdateMapping{Mapping: w.a, Status: ptr(shardway.Offline), Drain: store.Drain{Mode: store.DrainNobody}}
+	}},
 	{"take point online", func(w world) catalog.Change {
 		return catalog.UpdateMapping{Mapping: w.two, Status: ptr(shardway.Online)}
 	}},
@@ -290,6 +296,12 @@ type kill struct {
 func runKill(t *testing.T, e engine, change func(world) catalog.Change, x expectation, kind fault, n int32) {
 	t.Helper()
 	r, w := e.world(t)
+	runKillIn(t, r, w, change, x, kind, n)
+}
+
+// runKillIn is runKill in a world that is there, and returns what has come of it.
+func runKillIn(t *testing.T, r *rig, w world, change func(world) catalog.Change, x expectation, kind fault, n int32) *kill {
+	t.Helper()
 	k := &kill{faults: &faults{rig: r, at: n, kind: kind}, expectation: x}
 	// The lease outlives the case: a dead client's operation is taken over by force.
 	victim := k.client(catalog.Config{Who: "victim", Lease: time.Minute, Wait: time.Minute})
@@ -320,6 +332,7 @@ func runKill(t *testing.T, e engine, change func(world) catalog.Change, x expect
 		s.checkSettled(t)
 		s.checkPublished(t, k.name, want)
 	}
+	return k
 }
 
 // checkRecovery lets another client recover, and compares what routers see with

@@ -176,10 +176,13 @@ func overlapError(m shardway.ShardMap, shards []store.ShardRow, added, existing 
 // online before and after cannot change its shard ([shardway.ErrMappingOnline]).
 // What is set is written, and gives the mapping a new id, even when it is so
 // already. Only the map changes: moving the rows is up to the caller.
+//
+// Taking a mapping offline, alone or with a move, drains it.
 type UpdateMapping struct {
 	Mapping shardway.Mapping // as read; [shardway.ErrStale] when it has changed since
 	Status  *shardway.MappingStatus
 	ShardID *shardway.ShardID
+	Drain   store.Drain        // what becomes of those who use the mapping; zero: as Config says
 	Token   shardway.LockToken // of the lock, when the mapping is locked
 	Reason  string             // for the history; may be empty
 }
@@ -187,11 +190,14 @@ type UpdateMapping struct {
 func (ch UpdateMapping) target() shardway.MapID { return ch.Mapping.MapID }
 
 func (ch UpdateMapping) plan(ctx context.Context, s *state) (*plan, error) {
+	if err := ch.Drain.Check(); err != nil {
+		return nil, err
+	}
 	m, old, err := s.currentMapping(ctx, ch.Mapping, ch.Token)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{kind: "update mapping", reason: ch.Reason, m: m, result: Result{Map: m, Mappings: []shardway.Mapping{old}}}
+	p := &plan{kind: "update mapping", reason: ch.Reason, m: m, drain: ch.Drain, result: Result{Map: m, Mappings: []shardway.Mapping{old}}}
 	if ch.Status == nil && ch.ShardID == nil {
 		p.nothing = true
 		return p, nil

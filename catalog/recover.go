@@ -189,7 +189,7 @@ func (c *Catalog) release(ctx context.Context, op *store.Operation) {
 // settle brings an operation of this client, whose way forward has failed, to
 // an end. It takes the operation over from itself first: what is still under
 // way under the old epoch cannot write any more.
-func (c *Catalog) settle(ctx context.Context, op *store.Operation, untouched map[int]bool) (store.Outcome, error) {
+func (c *Catalog) settle(ctx context.Context, op *store.Operation, untouched map[int]bool, d *drain) (store.Outcome, error) {
 	err := c.claim(ctx, op, true)
 	if errors.Is(err, errEnded) {
 		return c.Outcome(ctx, op.ID)
@@ -197,7 +197,7 @@ func (c *Catalog) settle(ctx context.Context, op *store.Operation, untouched map
 	if err != nil {
 		return store.Pending, err
 	}
-	return c.settleClaimed(ctx, op, untouched)
+	return c.settleDraining(ctx, op, untouched, d)
 }
 
 // settleClaimed fences every local store of the operation, which also tells how
@@ -207,6 +207,10 @@ func (c *Catalog) settle(ctx context.Context, op *store.Operation, untouched map
 // Invariant: between claim and end no other executor can write, so that the
 // states found stay true.
 func (c *Catalog) settleClaimed(ctx context.Context, op *store.Operation, untouched map[int]bool) (store.Outcome, error) {
+	return c.settleDraining(ctx, op, untouched, c.drain(store.Drain{}))
+}
+
+func (c *Catalog) settleDraining(ctx context.Context, op *store.Operation, untouched map[int]bool, d *drain) (store.Outcome, error) {
 	complete := len(untouched) == 0
 	steps, err := c.located(ctx, op)
 	if err != nil {
@@ -229,6 +233,7 @@ func (c *Catalog) settleClaimed(ctx context.Context, op *store.Operation, untouc
 		complete = complete && found == store.StepApplied
 	}
 	if complete {
+		c.endLeft(ctx, op, locals, steps, d)
 		return c.ended(ctx, op, store.Done)
 	}
 	for i, step := range slices.Backward(steps) {

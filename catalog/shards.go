@@ -118,7 +118,8 @@ type UpdateShard struct {
 	// It is not asked any more, and operations of dead clients that wait for it
 	// do not keep the shard from moving.
 	OldGone bool
-	Reason  string // for the history; may be empty
+	Drain   store.Drain // what becomes of those who use the database at the old location; zero: as Config says
+	Reason  string      // for the history; may be empty
 
 	move relocation // found out before planning
 }
@@ -126,6 +127,9 @@ type UpdateShard struct {
 func (ch UpdateShard) target() shardway.MapID { return ch.Shard.MapID }
 
 func (ch UpdateShard) plan(ctx context.Context, s *state) (*plan, error) {
+	if err := ch.Drain.Check(); err != nil {
+		return nil, err
+	}
 	m, before, err := s.currentShard(ctx, ch.Shard)
 	if err != nil {
 		return nil, err
@@ -160,7 +164,7 @@ func (ch UpdateShard) plan(ctx context.Context, s *state) (*plan, error) {
 		summary += fmt.Sprintf(" → %s", after.Status)
 	}
 	p := &plan{
-		kind: "update shard", reason: ch.Reason, summary: summary, m: m,
+		kind: "update shard", reason: ch.Reason, summary: summary, m: m, drain: ch.Drain,
 		steps:  []store.Step{{Shard: after, Before: &before, After: &after}},
 		result: Result{Map: m, Shards: []shardway.Shard{after}},
 	}

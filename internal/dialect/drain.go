@@ -34,9 +34,10 @@ type Drain struct {
 	Ends bool
 	Kill string
 	// Pace, when not zero, is how far apart questions for Blockers must be, over
-	// all sessions, for the answers to be new. Then the first parameter is a
-	// text of the asker's own for each question, the question is asked in a
-	// transaction begun by Snapshot, and an answer that is not new has no rows.
+	// all sessions, for the answers to be new. Then %s in it
+	// stands for a text of the asker's own for each question, the question is
+	// asked in a transaction begun by Snapshot, and an answer that is not new has
+	// no rows.
 	Pace     time.Duration
 	Snapshot string
 
@@ -84,14 +85,14 @@ WHERE v.VARIABLE_NAME = 'shardway_mapping' AND v.VARIABLE_VALUE IS NOT NULL
 	mysqlSeeing = `SELECT @@performance_schema - 1`
 	// MariaDB fills the tables of InnoDB when nobody has read them for 100 ms:
 	// answers are of now if our own session is in them with this very query,
-	// known by its first parameter. A transaction that has written nothing has
+	// known by a text in it. A transaction that has written nothing has
 	// the number 0: when several have locks, nobody can tell which of them is in
 	// the way. Prepared ones may have no session.
 	mariadbBlockers = `SELECT DISTINCT IF(b.trx_id <> 0 OR quiet.n = 1, b.trx_mysql_thread_id, 0),
   CASE WHEN b.trx_id = 0 AND quiet.n > 1 THEN CONCAT('one of ', quiet.n, ' transactions that have written nothing yet')
   WHEN b.trx_mysql_thread_id = 0 THEN 'prepared transaction'
   ELSE CONCAT('session ', b.trx_mysql_thread_id) END
-FROM (SELECT ? AS number) look
+FROM (SELECT '%s' AS number) look
 JOIN information_schema.INNODB_TRX self ON self.trx_mysql_thread_id = CONNECTION_ID() AND LOCATE(look.number, self.trx_query) > 0
 JOIN information_schema.INNODB_LOCK_WAITS w
 JOIN information_schema.INNODB_TRX r ON r.trx_id = w.requesting_trx_id

@@ -362,14 +362,14 @@ func (d *draining) endBlockers(ctx context.Context, own int64, over bool) error 
 
 // blockers notes who keeps a session waiting and returns them.
 func (d *draining) blockers(ctx context.Context, t *transaction, own int64, end bool) (map[int64]bool, error) {
-	args := []any{own}
+	text, args := d.how.Blockers, []any{own}
 	if d.how.Ends {
 		args = []any{end, own}
 	} else if d.how.Pace > 0 {
-		args = []any{fmt.Sprintf("look %016x", store.NewID()), own}
+		text = fmt.Sprintf(text, fmt.Sprintf("look %016x", store.NewID()))
 	}
 	found := map[int64]bool{}
-	err := t.query(ctx, d.how.Blockers, args, func(rows *sql.Rows) error {
+	err := t.query(ctx, text, args, func(rows *sql.Rows) error {
 		id, who, ended, err := d.scan(rows)
 		if err != nil {
 			return err
