@@ -76,6 +76,10 @@ func (d *DB[K]) WithRetry(p retry.Policy) *DB[K] {
 	return &DB[K]{keys: d.keys, opener: d.opener, want: want}
 }
 
+// errWrites is a body that writes in a transaction that only reads: no other
+// server would take it.
+var errWrites = &shardway.ArgumentError{Argument: "options.ReadOnly", Reason: "does not go with statements that write"}
+
 // inTx repeats a unit while its faults are transient.
 func (o *opener) inTx(ctx context.Context, key shardway.Key, want want, options *TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	if options == nil {
@@ -124,6 +128,9 @@ func (o *opener) once(ctx context.Context, key shardway.Key, want want, options 
 		}
 		if ctx.Err() != nil && errors.Is(err, sql.ErrTxDone) {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		if options.ReadOnly && conn.session.pool.engine.dialect.ReadOnly(err) {
+			return &retry.StoppedError{Attempts: retry.AttemptNumber(ctx), Cause: errWrites, Err: err}
 		}
 		return retry.Uncommitted(o.told(ctx, conn, true, err))
 	}
