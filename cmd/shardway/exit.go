@@ -31,7 +31,7 @@ var exitCodes = []struct {
 	meaning string
 }{
 	{exitOK, "all is well, or a dry run found nothing against the change"},
-	{exitOther, "any other error"},
+	{exitOther, "any other error, or not confirmed; of diff: the two differ"},
 	{exitUsage, "bad input: unknown command or flag, malformed key, empty range, wrong key type, no such file"},
 	{exitNotFound, "no such shard map, shard, mapping or operation"},
 	{exitConflict, "refused as things stand: exists already, in use, online, offline, locked, stale"},
@@ -74,6 +74,9 @@ var verdicts = []verdict{
 	{shardway.ErrMappingOnline, exitConflict, "shardway mapping offline takes it offline"},
 	{shardway.ErrMappingOffline, exitConflict, "shardway mapping online brings it back"},
 	{shardway.ErrExists, exitConflict, ""},
+	{errNotAllowed, exitConflict, ""},
+	{errDifferent, exitOther, ""},
+	{errNotConfirmed, exitOther, ""},
 	{shardway.ErrInUse, exitConflict, ""},
 	{shardway.ErrNoStore, exitUnavailable, "shardway init creates the global store, shardway shard add a local one"},
 	{shardway.ErrInvalid, exitUsage, ""},

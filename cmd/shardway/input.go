@@ -19,6 +19,7 @@ type input struct {
 	err    error // what the reader ended with, after rest
 	line   int   // its number
 	length int   // read of it so far
+	long   bool  // lines may have any length
 }
 
 type chunk struct {
@@ -81,7 +82,7 @@ func (i *input) count(data []byte) error {
 		}
 		i.line, i.length, data = i.line+1, 0, data[end+1:]
 	}
-	if i.length > maxLine {
+	if i.length > maxLine && !i.long {
 		return fmt.Errorf("line %d is longer than %d bytes", i.line, maxLine)
 	}
 	return nil

@@ -10,13 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/mapfile"
 	"github.com/shardway/shardway/selection"
 )
 
 // routeView is the JSON form of a route.
 type routeView struct {
-	Key     string      `json:"key"`
-	Encoded string      `json:"encoded"` // hex: the bytes that stores compare
+	Key     *string     `json:"key,omitempty"`
+	KeyHex  *string     `json:"key_hex,omitempty"` // of text that is no UTF-8, in place of key
+	Encoded string      `json:"encoded"`           // hex: the bytes that stores compare
 	Map     mapView     `json:"map"`
 	Mapping mappingView `json:"mapping"`
 	Shard   shardView   `json:"shard"`
@@ -28,6 +30,7 @@ type routeView struct {
 	Explained *explainView `json:"explain,omitempty"`
 	// unanswered is why the local map has given no answer.
 	unanswered error
+	text       string // the key, for people
 }
 
 func routeCommand(a *app) *cobra.Command {
@@ -105,10 +108,11 @@ func (s *session) route(ctx context.Context, m shardway.ShardMap, key shardway.K
 		return v, &shardway.LookupError{Map: m.Name, Key: key.String(), Err: err}
 	}
 	v = routeView{
-		Key: key.String(), Encoded: "0x" + hex.EncodeToString(key.Encoded()),
+		text: shardway.Mapping{Range: shardway.RangeFrom(key)}.Format(shardway.ListMap), Encoded: "0x" + hex.EncodeToString(key.Encoded()),
 		Map:     mapView{Name: m.Name, Kind: m.Kind.String(), KeyKind: m.KeyKind.String(), Generation: first.Generation},
 		Mapping: viewMapping(m, a.Mapping, first.Shard.Name), Shard: viewShard(*first.Shard), From: origin(first),
 	}
+	v.Key, v.KeyHex = mapfile.KeyText(key)
 	v.Mapping.ID, v.Mapping.Status = first.MappingID.String(), first.Status.String()
 	shards, err := handle.Shards(ctx)
 	if err != nil {
@@ -165,7 +169,7 @@ func origin(r shardway.Route) string {
 
 func (p *page) route(v routeView) {
 	if v.Explained == nil {
-		p.line("key %s → mapping %s (%s) → shard %s → %s", v.Key, v.Mapping.covers, v.Mapping.Status, v.Shard.Name, v.target())
+		p.line("key %s → mapping %s (%s) → shard %s → %s", v.text, v.Mapping.covers, v.Mapping.Status, v.Shard.Name, v.target())
 		return
 	}
 	verdict := "NOT validated"
@@ -173,7 +177,7 @@ func (p *page) route(v routeView) {
 		verdict = "validated"
 	}
 	p.fields(
-		"key", fmt.Sprintf("%s, %s key, encoded %s", v.Key, v.Map.KeyKind, v.Encoded),
+		"key", fmt.Sprintf("%s, %s key, encoded %s", v.text, v.Map.KeyKind, v.Encoded),
 		"map", fmt.Sprintf("%s, %s map at generation %d", v.Map.Name, v.Map.Kind, v.Map.Generation),
 		"mapping", fmt.Sprintf("%s, %s, id %s (from the %s)", v.Mapping.covers, v.Mapping.Status, v.Mapping.ID, v.From),
 		"shard", fmt.Sprintf("%s, %s, %s (from the %s)", v.Shard.Name, v.Shard.Status, strings.TrimSpace(v.Shard.Engine+" "+v.Shard.Database), v.From),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/mapfile"
 )
 
 // The views are the JSON forms of what the tool shows. Field names are part of
@@ -95,11 +96,20 @@ type lockView struct {
 	Expires string `json:"expires,omitempty"`
 }
 
+// hexKeys are keys that are text and no UTF-8, which JSON cannot hold: the hex
+// digits of their bytes, in place of the fields without _hex.
+type hexKeys struct {
+	KeyHex  *string `json:"key_hex,omitempty"`
+	LowHex  *string `json:"low_hex,omitempty"`
+	HighHex *string `json:"high_hex,omitempty"`
+}
+
 type mappingView struct {
-	ID     string    `json:"id"`
-	Key    *string   `json:"key,omitempty"`  // of a list map
-	Low    *string   `json:"low,omitempty"`  // of a range map
-	High   *string   `json:"high,omitempty"` // of a range map; absent for an open end
+	ID   string  `json:"id"`
+	Key  *string `json:"key,omitempty"`  // of a list map
+	Low  *string `json:"low,omitempty"`  // of a range map
+	High *string `json:"high,omitempty"` // of a range map; absent for an open end
+	hexKeys
 	Shard  string    `json:"shard"`
 	Status string    `json:"status"`
 	Lock   *lockView `json:"lock,omitempty"`
@@ -109,15 +119,11 @@ type mappingView struct {
 // viewMapping leaves the lock's token out: it is for its owner alone.
 func viewMapping(m shardway.ShardMap, mp shardway.Mapping, shard string) mappingView {
 	v := mappingView{ID: mp.ID.String(), Shard: shard, Status: mp.Status.String(), covers: mp.Format(m.Kind)}
-	low := mp.Range.Low.String()
 	if m.Kind == shardway.ListMap {
-		v.Key = &low
+		v.Key, v.KeyHex = mapfile.KeyText(mp.Range.Low)
 	} else {
-		v.Low = &low
-	}
-	if !mp.Range.Open() {
-		high := mp.Range.High.String()
-		v.High = &high
+		v.Low, v.LowHex = mapfile.KeyText(mp.Range.Low)
+		v.High, v.HighHex = mapfile.KeyText(mp.Range.High)
 	}
 	if mp.Lock.Held(time.Now()) {
 		v.Lock = &lockView{Owner: mp.Lock.Owner, Reason: mp.Lock.Reason, Expires: instant(mp.Lock.Expires)}

@@ -110,7 +110,7 @@ var errTruncated = errors.New("the text breaks off: the file is not whole")
 // broken is what is wrong with text that is no JSON.
 func (p *parser) broken(err error) error {
 	var syntax *json.SyntaxError
-	last := p.line(int64(len(p.body)))
+	last := p.line(int64(len(bytes.TrimRight(p.body, " \t\r\n"))))
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return p.at(last, "", errTruncated)
