@@ -39,7 +39,7 @@ type memberView struct {
 // viewChoice shows an explanation. With pick one server is the chosen one, as
 // in a route; without, all in the window are alike.
 func viewChoice(e selection.Explanation, w wanted, pick bool) choiceView {
-	e.Criteria = w.text
+	e = w.named(e)
 	v := choiceView{Criteria: w.text, LocalThreshold: milliseconds(e.LocalThreshold), Members: []memberView{}}
 	if e.Conflict != nil {
 		v.Conflict = message(e.Conflict)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,6 +61,18 @@ type wanted struct {
 	criteria  selection.Criteria
 	text      string        // criteria for people
 	threshold time.Duration // of the latency window, as sqlshard takes it
+}
+
+// named puts the text of a rule where an explanation has the name of a function.
+func (w wanted) named(e selection.Explanation) selection.Explanation {
+	e.Criteria = w.text
+	e.Servers = slices.Clone(e.Servers)
+	for i := range e.Servers {
+		if e.Servers[i].Step == selection.StepPredicate {
+			e.Servers[i].Detail = ""
+		}
+	}
+	return e
 }
 
 func (f *criteriaFlags) read() (w wanted, err error) {
