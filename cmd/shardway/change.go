@@ -34,7 +34,8 @@ type changeView struct {
 	Map       string        `json:"map,omitempty"`
 	Shards    []shardView   `json:"shards,omitempty"`
 	Mappings  []mappingView `json:"mappings,omitempty"`
-	Token     string        `json:"token,omitempty"` // of a new lock
+	Token     string        `json:"token,omitempty"`   // of a new lock
+	Drained   *drainedView  `json:"drained,omitempty"` // sessions at work for what was taken away
 }
 
 // change makes a change, or previews it, and prints what came of it.
@@ -54,7 +55,7 @@ func (s *session) changeWith(ctx context.Context, f changeFlags, ch catalog.Chan
 	if err != nil {
 		return err
 	}
-	v := changeView{DryRun: f.dryRun, Changed: r.Operation != 0, Kind: r.Kind, Summary: r.Summary, Map: r.Map.Name, Token: string(token)}
+	v := changeView{DryRun: f.dryRun, Changed: r.Operation != 0, Kind: r.Kind, Summary: r.Summary, Map: r.Map.Name, Token: string(token), Drained: viewDrained(r.Drained)}
 	if r.Operation != 0 {
 		v.Operation = r.Operation.String()
 	}
@@ -79,6 +80,7 @@ func (p *page) change(r catalog.Result, v changeView) {
 	default:
 		p.line("done: %s: %s (operation %s)", v.Kind, v.Summary, v.Operation)
 	}
+	p.drained(v.Drained)
 	if v.Token != "" {
 		p.line("lock token: %s", v.Token)
 	}

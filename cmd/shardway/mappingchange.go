@@ -89,6 +89,7 @@ func mappingMove(a *app) *cobra.Command {
 	var f changeFlags
 	var k pick
 	var to, token, status string
+	var drain drainFlag
 	c := &cobra.Command{
 		Use: "move-metadata --key KEY --to SHARD --map MAP", Short: "Give an offline mapping to another shard: the map only, no rows", Args: arguments(),
 		Long: "Only the map changes. Copy the rows first; from then on keys of the mapping are routed to the\nother shard. An online mapping is refused, unless --status offline takes it offline with the\nmove. --status online brings it online with the move.",
@@ -102,6 +103,7 @@ func mappingMove(a *app) *cobra.Command {
 	c.Flags().StringVar(&status, "status", "", "online or offline: status after the move (default as before)")
 	complete(c, "status", "online", "offline")
 	tokenFlag(c, &token)
+	drain.add(c)
 	f.add(c)
 	return a.withStore(c, func(ctx context.Context, s *session, _ []string) error {
 		m, err := s.shardMap(ctx)
@@ -109,6 +111,9 @@ func mappingMove(a *app) *cobra.Command {
 			return err
 		}
 		ch := catalog.UpdateMapping{Token: shardway.LockToken(token), Reason: f.reason}
+		if ch.Drain, err = drain.parse(); err != nil {
+			return err
+		}
 		if status != "" {
 			st, err := parseMappingStatus(status)
 			if err != nil {
@@ -128,23 +133,30 @@ func mappingMove(a *app) *cobra.Command {
 	})
 }
 
+const offlineText = "Transactions that keep the mapping where it is, and connections that hold it, are waited for as long as\n" +
+	"--drain says. Then the sessions that are at work for this mapping are ended, and no others."
+
 // mappingStatus is the command offline or online.
 func mappingStatus(a *app, want shardway.MappingStatus) *cobra.Command {
 	var f changeFlags
 	var k pick
 	var token string
+	var drain drainFlag
 	name := want.String()
-	short := "Take a mapping offline: no new connections for its keys"
+	short, long := "Take a mapping offline: no new connections for its keys", offlineText
 	if want == shardway.Online {
-		short = "Bring a mapping back online"
+		short, long = "Bring a mapping back online", ""
 	}
 	c := &cobra.Command{
-		Use: name + " --key KEY --map MAP", Short: short, Args: arguments(),
+		Use: name + " --key KEY --map MAP", Short: short, Long: long, Args: arguments(),
 		Example: example("shardway mapping " + name + " --key 42 --map customers"),
 	}
 	mapFlag(c)
 	k.addRequired(c)
 	tokenFlag(c, &token)
+	if want == shardway.Offline {
+		drain.add(c)
+	}
 	f.add(c)
 	return a.withStore(c, func(ctx context.Context, s *session, _ []string) error {
 		m, err := s.shardMap(ctx)
@@ -156,6 +168,9 @@ func mappingStatus(a *app, want shardway.MappingStatus) *cobra.Command {
 			return err
 		}
 		ch := catalog.UpdateMapping{Mapping: mp, Token: shardway.LockToken(token), Reason: f.reason}
+		if ch.Drain, err = drain.parse(); err != nil {
+			return err
+		}
 		if mp.Status != want { // else there is nothing to do
 			ch.Status = &want
 		}

@@ -16,9 +16,9 @@ import (
 )
 
 func shardCommand(a *app) *cobra.Command {
-	return group("shard", "Add, list, update and delete the shards of a map",
+	return group("shard", "Add, list, update, delete, attach and detach the shards of a map",
 		"A shard is one database of a shard map, served by one or more servers.\n\n"+locationHelp,
-		shardAdd(a), shardList(a), shardShow(a), shardUpdate(a), shardDelete(a), shardLocations(a))
+		shardAdd(a), shardList(a), shardShow(a), shardUpdate(a), shardDelete(a), shardLocations(a), shardAttach(a), shardDetach(a))
 }
 
 func shardAdd(a *app) *cobra.Command {
@@ -132,6 +132,7 @@ func shardUpdate(a *app) *cobra.Command {
 	var name, status string
 	var locations, servers []string
 	var oldGone bool
+	var drain drainFlag
 	c := &cobra.Command{
 		Use: "update NAME --map MAP", Short: "Change a shard's name, location, servers, tags or status in place",
 		Long: "The new location must hold the same shard: its local map is checked. When it is a copy, the old\ndatabase loses the shard's mappings in the same change; --old-gone says that it is not there any more.\n--server alone replaces the list of servers and keeps engine and database.\n\n" + locationHelp,
@@ -147,11 +148,16 @@ func shardUpdate(a *app) *cobra.Command {
 	c.Flags().StringArrayVar(&servers, "server", nil, "a server, or tags of one: host:port,tag=value,...; may be repeated")
 	c.Flags().StringVar(&status, "status", "", "online, or offline: takes no new mappings")
 	c.Flags().BoolVar(&oldGone, "old-gone", false, "with a new location: the old database is gone for good and is not asked")
+	drain.add(c)
 	c.MarkFlagsOneRequired("name", "location", "server", "status")
 	complete(c, "status", "online", "offline")
 	f.add(c)
 	return a.withStore(c, func(ctx context.Context, s *session, args []string) error {
 		ch := catalog.UpdateShard{Reason: f.reason, OldGone: oldGone}
+		var err error
+		if ch.Drain, err = drain.parse(); err != nil {
+			return err
+		}
 		if c.Flags().Changed("name") {
 			ch.Name = &name
 		}
