@@ -27,11 +27,11 @@ func silent(conn *pgx.Conn) bool {
 		return false
 	}
 	quiet := false
-	err = raw.Read(func(fd uintptr) bool {
+	// Control and not Read, which would wait for the driver's background reader.
+	err = raw.Control(func(fd uintptr) {
 		var one [1]byte
 		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		quiet = errors.Is(err, syscall.EAGAIN)
-		return true
 	})
 	return err == nil && quiet
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/catalog"
 	"github.com/shardway/shardway/internal/dbtest"
+	"github.com/shardway/shardway/internal/faultconn"
 	"github.com/shardway/shardway/pgxshard"
 	"github.com/shardway/shardway/postgres"
 	"github.com/shardway/shardway/store/sqlstore"
@@ -273,3 +274,11 @@ func sum(db *pgxshard.DB[int64], of func(pgxshard.PoolStats) int) (n int) {
 var copied atomic.Int64
 
 func catalogDelete(m shardway.Mapping) catalog.Change { return catalog.DeleteMapping{Mapping: m} }
+
+// through has shards reached by a proxy.
+func through(p *faultconn.Proxy) func(shardway.Location) shardway.Location {
+	return func(l shardway.Location) shardway.Location {
+		l.Servers[0].Address = p.Addr()
+		return l
+	}
+}
