@@ -2,14 +2,15 @@ package mongodb
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/mongomap"
 	"github.com/shardway/shardway/store"
 	"github.com/shardway/shardway/store/mongostore"
 )
@@ -99,10 +100,7 @@ func (l *Locals) client(ctx context.Context, at shardway.Location) (*mongo.Clien
 func (l *Locals) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var errs []error
-	for _, client := range l.clients {
-		errs = append(errs, client.Disconnect(context.Background()))
-	}
+	clients := l.clients
 	l.clients = nil
-	return errors.Join(errs...)
+	return mongomap.Disconnect(maps.Values(clients))
 }

@@ -77,7 +77,7 @@ func (l *Local) head(ctx context.Context) (mongomap.StoreDocument, error) {
 	}
 	d, err := mongomap.ReadStore(ctx, l.db)
 	if err != nil {
-		return d, fault(ctx, err)
+		return d, mongomap.Fault(ctx, err)
 	}
 	if d.Major != store.Current.Major {
 		advice := "use a newer program"
@@ -116,7 +116,7 @@ func (l *Local) deploy(ctx context.Context, globalID string) error {
 		for _, f := range fields { // one by one: FerretDB fails where some of several are there already
 			index := mongo.IndexModel{Keys: bson.D{{Key: f, Value: 1}}}
 			if _, err := l.db.Collection(collection).Indexes().CreateOne(ctx, index); err != nil {
-				return fault(ctx, err)
+				return mongomap.Fault(ctx, err)
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func (l *Local) deploy(ctx context.Context, globalID string) error {
 		ID: mongomap.StoreID, Global: globalID, Major: store.Current.Major, Minor: store.Current.Minor, Last: mongomap.Commit{Settled: true},
 	})
 	if !mongo.IsDuplicateKeyError(err) {
-		return fault(ctx, err)
+		return mongomap.Fault(ctx, err)
 	}
 	d, err = l.head(ctx)
 	return cmp.Or(err, checkOwner(d, globalID))
@@ -151,7 +151,7 @@ func (l *Local) Upgrade(ctx context.Context) (from, to store.Version, err error)
 		bson.D{{Key: "_id", Value: mongomap.StoreID}, {Key: "minor", Value: bson.D{{Key: "$lt", Value: store.Current.Minor}}}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "minor", Value: store.Current.Minor}}}})
 	if err != nil {
-		return from, from, fmt.Errorf("upgrading local store: %w", fault(ctx, err))
+		return from, from, fmt.Errorf("upgrading local store: %w", mongomap.Fault(ctx, err))
 	}
 	return from, store.Current, nil
 }
@@ -195,10 +195,10 @@ func (l *Local) read(ctx context.Context, m shardway.MapID) ([]store.LocalMap, e
 func (l *Local) rows(ctx context.Context, filter bson.D) ([]mongomap.Row, error) {
 	cursor, err := l.db.Collection(mongomap.Rows).Find(ctx, filter)
 	if err != nil {
-		return nil, fault(ctx, err)
+		return nil, mongomap.Fault(ctx, err)
 	}
 	var rows []mongomap.Row
-	return rows, fault(ctx, cursor.All(ctx, &rows))
+	return rows, mongomap.Fault(ctx, cursor.All(ctx, &rows))
 }
 
 // localMaps makes maps of the rows that count.

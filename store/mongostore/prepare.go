@@ -40,13 +40,13 @@ func (a *attempt) prepare(ctx context.Context, last string) (ready bool, err err
 	for ids := range chunks(diff.mark) {
 		mark := bson.D{{Key: "$push", Value: bson.D{{Key: "removed", Value: a.id}}}}
 		if _, err := rows.UpdateMany(ctx, unmarked(ids, a.id), mark); err != nil {
-			return false, fault(ctx, err)
+			return false, mongomap.Fault(ctx, err)
 		}
 	}
 	for some := range chunks(diff.insert) {
 		_, err := rows.InsertMany(ctx, some, options.InsertMany().SetOrdered(false))
 		if err != nil && !mongo.IsDuplicateKeyError(err) { // a try whose answer was lost
-			return false, fault(ctx, err)
+			return false, mongomap.Fault(ctx, err)
 		}
 	}
 	if len(diff.mark)+len(diff.insert) > 0 {
@@ -222,7 +222,7 @@ func (a *attempt) stopTransactions(ctx context.Context) error {
 		Message string `bson:"msg"`
 	}
 	if err := a.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
-		return fault(ctx, err)
+		return mongomap.Fault(ctx, err)
 	}
 	if hello.SetName == "" && hello.Message != "isdbgrid" {
 		return nil
@@ -239,7 +239,7 @@ func (a *attempt) stopTransactions(ctx context.Context) error {
 		}
 	}
 	if _, err := a.db.Collection(mongomap.Lanes).BulkWrite(ctx, writes, options.BulkWrite().SetOrdered(false)); err != nil {
-		return fault(ctx, err)
+		return mongomap.Fault(ctx, err)
 	}
 	a.lanes = true
 	return nil

@@ -41,16 +41,16 @@ func (l *Local) settled(ctx context.Context) (mongomap.StoreDocument, error) {
 // gets that mark any more.
 func (l *Local) settle(ctx context.Context, d mongomap.StoreDocument) error {
 	if err := l.keepState(ctx, d); err != nil {
-		return fault(ctx, err)
+		return mongomap.Fault(ctx, err)
 	}
 	last, rows := d.Last, l.db.Collection(mongomap.Rows)
 	if store.StepState(last.State) != store.StepSeen {
 		added, removed := bson.D{{Key: "added", Value: last.Attempt}}, bson.D{{Key: "removed", Value: last.Attempt}}
 		if _, err := rows.UpdateMany(ctx, added, bson.D{{Key: "$unset", Value: bson.D{{Key: "added", Value: ""}}}}); err != nil {
-			return fault(ctx, err)
+			return mongomap.Fault(ctx, err)
 		}
 		if _, err := rows.DeleteMany(ctx, removed); err != nil {
-			return fault(ctx, err)
+			return mongomap.Fault(ctx, err)
 		}
 	}
 	if last.Epoch > 1 || store.StepState(last.State) == store.StepUndone { // an attempt before this one may have died
@@ -61,7 +61,7 @@ func (l *Local) settle(ctx context.Context, d mongomap.StoreDocument) error {
 	_, err := l.db.Collection(mongomap.Store).UpdateOne(ctx,
 		bson.D{{Key: "_id", Value: mongomap.StoreID}, {Key: "last.attempt", Value: last.Attempt}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "last.settled", Value: true}}}})
-	return fault(ctx, err)
+	return mongomap.Fault(ctx, err)
 }
 
 // keepState writes the state of the commit's operation, unless a later one is
@@ -106,11 +106,11 @@ func (l *Local) erase(ctx context.Context, marks []string) error {
 	rows := l.db.Collection(mongomap.Rows)
 	for _, mark := range marks {
 		if _, err := rows.DeleteMany(ctx, bson.D{{Key: "added", Value: mark}}); err != nil {
-			return fault(ctx, err)
+			return mongomap.Fault(ctx, err)
 		}
 		removed := bson.D{{Key: "removed", Value: mark}}
 		if _, err := rows.UpdateMany(ctx, removed, bson.D{{Key: "$pull", Value: removed}}); err != nil {
-			return fault(ctx, err)
+			return mongomap.Fault(ctx, err)
 		}
 	}
 	return nil
@@ -134,12 +134,12 @@ func (l *Local) forget(ctx context.Context, d mongomap.StoreDocument) (int64, er
 	idle := bson.E{Key: "state", Value: bson.D{{Key: "$ne", Value: int32(store.StepApplied)}}}
 	_, err := operations.DeleteMany(ctx, bson.D{idle, {Key: "seq", Value: bson.D{{Key: "$lte", Value: d.Forgotten}}}})
 	if err != nil {
-		return 0, fault(ctx, err)
+		return 0, mongomap.Fault(ctx, err)
 	}
 	var oldest mongomap.OperationDocument
 	err = operations.FindOne(ctx, bson.D{idle}, options.FindOne().SetSort(bson.D{{Key: "seq", Value: -1}}).SetSkip(keepOperations)).Decode(&oldest)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return d.Forgotten, nil
 	}
-	return max(oldest.Seq, d.Forgotten), fault(ctx, err)
+	return max(oldest.Seq, d.Forgotten), mongomap.Fault(ctx, err)
 }

@@ -121,7 +121,7 @@ func (a *attempt) operation(ctx context.Context) (known bool, op mongomap.Operat
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return false, op, nil
 	}
-	return err == nil, op, fault(ctx, err)
+	return err == nil, op, mongomap.Fault(ctx, err)
 }
 
 // commit makes the mark that of the last commit if the one in d still is. That
@@ -143,10 +143,10 @@ func (a *attempt) commit(ctx context.Context, d mongomap.StoreDocument, mark str
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments): // somebody else was faster
 		return false, nil
-	case err != nil && (ctx.Err() != nil || unavailable(err)):
-		return false, fmt.Errorf("%w: %w", store.ErrUnknownOutcome, fault(ctx, err))
+	case err != nil && (ctx.Err() != nil || mongomap.Unavailable(err)):
+		return false, fmt.Errorf("%w: %w", store.ErrUnknownOutcome, mongomap.Fault(ctx, err))
 	case err != nil:
-		return false, fault(ctx, err)
+		return false, mongomap.Fault(ctx, err)
 	}
 	d.Last = last
 	_ = a.settle(ctx, d) // else whoever comes next does it
