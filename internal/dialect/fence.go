@@ -1,6 +1,9 @@
 package dialect
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // The fence keeps a mapping where it is while work for it is going on. A change
 // of a mapping deletes its row from the local map of its shard (the successor
@@ -196,12 +199,16 @@ var endedCodes = map[string][]string{
 }
 
 // EndedByServer reports whether an error says that somebody has ended the
-// session, or its statement, on the server. MySQL does not tell it from others
-// when the session was idle: there it is any connection that broke.
+// session, or its statement, on the server. MySQL does not say it to a session
+// that was idle: there it is any connection that its driver found broken.
 func (d *Dialect) EndedByServer(err error) bool {
+	if err == nil {
+		return false
+	}
 	code, ok := d.codes.find(err)
 	if !ok {
-		return d == &mysql && err != nil
+		text := err.Error()
+		return d == &mysql && (strings.Contains(text, "invalid connection") || strings.Contains(text, "bad connection"))
 	}
 	return slices.Contains(endedCodes[d.name], d.codes.match(code))
 }

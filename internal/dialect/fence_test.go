@@ -3,9 +3,15 @@ package dialect_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/shardway/shardway/internal/dbtest"
 	"github.com/shardway/shardway/internal/dialect"
@@ -265,5 +271,52 @@ func TestHold(t *testing.T) {
 	exec(t, holder, d.LockHold(), d.HoldKey(9))
 	if _, err := changer.ExecContext(t.Context(), d.LockExclusiveHold(), d.HoldKey(9)); d.Classify(err) != dialect.Transient {
 		t.Errorf("a change beside a transaction: %v", err)
+	}
+}
+
+// What a server says to a session that somebody has ended.
+func TestEndedByServer(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		engine string
+		err    error
+		want   bool
+	}{
+		{"postgres", &pgconn.PgError{Code: "57P01"}, true},
+		{"postgres", &pgconn.PgError{Code: "57P02"}, false},
+		{"postgres", &pgconn.PgError{Code: "57014"}, false},
+		{"postgres", io.EOF, false},
+		{"mysql", &mysql.MySQLError{Number: 1927}, true},
+		{"mysql", &mysql.MySQLError{Number: 1317}, true},
+		{"mysql", &mysql.MySQLError{Number: 1213}, false},
+		{"mysql", fmt.Errorf("around: %w", mysql.ErrInvalidConn), true},
+		{"mysql", errors.New("insufficient funds"), false},
+		{"sqlserver", mssql.Error{Number: 596}, true},
+		{"sqlserver", mssql.Error{Number: 1205}, false},
+		{"sqlite", sqliteError{code: 5}, false},
+		{"mysql", nil, false},
+	} {
+		if got := dialectOf(t, c.engine).EndedByServer(c.err); got != c.want {
+			t.Errorf("%s: %v: %v, want %v", c.engine, c.err, got, c.want)
+		}
+	}
+}
+
+// The levels are those that the drivers can begin, tried on the servers by the
+// tests of package sqlshard.
+func TestHasIsolation(t *testing.T) {
+	t.Parallel()
+	for e, want := range map[string]string{"postgres": "1110111", "mysql": "1110101", "sqlserver": "1110111", "sqlite": "1110111"} {
+		got := ""
+		for level := range 7 {
+			if dialectOf(t, e).HasIsolation(level) {
+				got += "1"
+			} else {
+				got += "0"
+			}
+		}
+		if got != want || dialectOf(t, e).HasIsolation(7) || dialectOf(t, e).HasIsolation(-1) {
+			t.Errorf("%s has levels %s, want %s", e, got, want)
+		}
 	}
 }

@@ -1,0 +1,309 @@
+package sqlshard_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/dbtest"
+	"github.com/shardway/shardway/internal/dialect"
+	"github.com/shardway/shardway/retry"
+	"github.com/shardway/shardway/selection"
+	"github.com/shardway/shardway/sqlshard"
+)
+
+// excluded reports whether a change of a mapping would have to wait for holders.
+func (r *rig) excluded(shard string, m shardway.Mapping) bool {
+	r.t.Helper()
+	d, err := dialect.For(string(r.kind))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	tx, err := r.dbs[shard].Open(r.t).BeginTx(r.t.Context(), nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing was done
+	exec(r.t, tx, "SET LOCAL lock_timeout = '30ms'")
+	_, err = tx.ExecContext(r.t.Context(), d.LockExclusiveHold(), d.HoldKey(int64(m.ID)))
+	if err != nil && d.Classify(err) != dialect.Transient {
+		r.t.Fatal(err)
+	}
+	return err != nil
+}
+
+// A mapping that is held waits for its holder, whatever that does meanwhile,
+// and for nobody when the connection is closed; the session is used again.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dbtest.EnginePostgres)
+	db := r.open(sqlshard.Config{})
+	m := r.mapping(7)
+	for _, use := range []func(*sqlshard.Conn){
+		func(*sqlshard.Conn) {},
+		func(c *sqlshard.Conn) { on(t, c, "a") },
+		func(c *sqlshard.Conn) { exec(t, c, "SET work_mem = '1MB'") }, // costs the session
+		func(c *sqlshard.Conn) {
+			tx, err := c.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			exec(t, tx, "UPDATE item SET name = 'open' WHERE id = 0")
+		},
+	} {
+		conn, err := db.HoldConnectionForKey(t.Context(), 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		use(conn)
+		if !r.excluded("a", m) {
+			t.Error("a change would not wait for the holder")
+		}
+		_ = conn.Close()
+		eventually(t, "nobody holds the mapping", func() bool { return !r.excluded("a", m) })
+	}
+	r.move(7, "b")
+	conn, err := db.HoldConnectionForKey(t.Context(), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on(t, conn, "b")
+	_ = conn.Close()
+	r.setStatus(7, shardway.Offline)
+	if _, err := db.HoldConnectionForKey(t.Context(), 7); !errors.Is(err, shardway.ErrMappingOffline) {
+		t.Errorf("holding a mapping that is offline: %v", err)
+	}
+	if r.excluded("b", r.mapping(7)) {
+		t.Error("a hold that was refused is left")
+	}
+	quiet(t, db)
+}
+
+// Who asks while a change is under way gets what the change has made of it.
+func TestHoldWaitsForChange(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dbtest.EnginePostgres)
+	db := r.open(sqlshard.Config{})
+	_ = opened(t, db, 7, "a").Close()
+	m, d := r.mapping(7), newDialect(t, r.kind)
+	change, err := r.dbs["a"].Open(t).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer change.Rollback() //nolint:errcheck // over by then
+	if _, err = change.ExecContext(t.Context(), d.LockExclusiveHold(), d.HoldKey(int64(m.ID))); err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan error, 1)
+	go func() {
+		conn, err := db.HoldConnectionForKey(t.Context(), 7)
+		if err == nil {
+			_ = conn.Close()
+		}
+		held <- err
+	}()
+	eventually(t, "the holder waits", func() bool {
+		var n int
+		row := r.dbs["a"].Open(t).QueryRow("SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+		if err := row.Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == 1
+	})
+	exec(t, change, "UPDATE shardway.local_mappings SET status = 0")
+	if err := change.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-held; !errors.Is(err, shardway.ErrMappingOffline) {
+		t.Errorf("after the change: %v", err)
+	}
+	quiet(t, db)
+}
+
+func newDialect(t *testing.T, e dbtest.Engine) *dialect.Dialect {
+	t.Helper()
+	d, err := dialect.For(string(e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// What cannot hold says so: engines without such locks, handles for reads,
+// poolers, which tell a process number that is not the server's.
+func TestHoldRefused(t *testing.T) {
+	t.Parallel()
+	for _, e := range []dbtest.Engine{dbtest.EngineMySQL, dbtest.EngineSQLite} {
+		db := newRig(t, e).open(sqlshard.Config{})
+		var argument *shardway.ArgumentError
+		if _, err := db.HoldConnectionForKey(t.Context(), 7); !errors.As(err, &argument) || argument.Argument != "engine" || argument.Value != string(e) {
+			t.Errorf("%s: %v", e, err)
+		}
+		quiet(t, db)
+	}
+	r := newEmptyRig(t, dbtest.EnginePostgres)
+	pooler := otherPID(t, r.kind.Server(t).Addr())
+	r.at = func(l shardway.Location) shardway.Location {
+		l.Servers = []shardway.Server{{Address: pooler}}
+		return l
+	}
+	r.addShard("a")
+	m := r.addRange("a", 0, 100)
+	db := r.open(sqlshard.Config{})
+	if _, err := db.With(selection.Nearest()).HoldConnectionForKey(t.Context(), 7); !errors.Is(err, shardway.ErrInvalid) {
+		t.Errorf("for reads: %v", err)
+	}
+	var argument *shardway.ArgumentError
+	if _, err := db.HoldConnectionForKey(t.Context(), 7); !errors.As(err, &argument) || !strings.Contains(argument.Reason, "pooler") {
+		t.Errorf("behind a pooler: %v", err)
+	}
+	if r.excluded("a", m) {
+		t.Error("a hold that was refused is left")
+	}
+	if err := db.InTx(t.Context(), 7, nil, r.adds(1)); err != nil {
+		t.Errorf("a transaction behind a pooler: %v", err)
+	}
+	quiet(t, db)
+}
+
+// otherPID is a server that tells its clients wrong process numbers, as poolers
+// do, and passes all else on.
+func otherPID(t *testing.T, server string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			behind, err := net.Dial("tcp", server)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			go func() { copyUntilEnd(behind, client, nil) }()
+			go func() {
+				changed := false
+				copyUntilEnd(client, behind, func(b []byte) {
+					// BackendKeyData: K, length 12, process, secret
+					if i := strings.Index(string(b), "K\x00\x00\x00\x0c"); i >= 0 && len(b) >= i+13 && !changed {
+						b[i+5] ^= 0x40
+						changed = true
+					}
+				})
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func copyUntilEnd(to, from net.Conn, change func([]byte)) {
+	defer to.Close()
+	defer from.Close()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(b)
+		if change != nil {
+			change(b[:n])
+		}
+		if _, e := to.Write(b[:n]); err != nil || e != nil {
+			return
+		}
+	}
+}
+
+// A session that the server ends because the mapping goes away: the unit is
+// repeated, and says in the end that the mapping has moved.
+func TestMovedWithinUnit(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dbtest.EnginePostgres)
+	db := r.open(sqlshard.Config{})
+	admin := r.dbs["a"].Open(t)
+	tag := dialect.Tag(int64(r.mapping(7).ID))
+	for _, off := range []bool{true, false} {
+		use := db
+		if off {
+			use = db.WithRetry(once)
+		}
+		calls := 0
+		err := use.InTx(t.Context(), 7, &sqlshard.TxOptions{ReadOnly: true}, func(ctx context.Context, tx *sql.Tx) error {
+			calls++
+			r.setStatus(7, shardway.Offline)
+			exec(t, admin, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = '"+tag+"'")
+			var n int
+			return tx.QueryRowContext(ctx, "SELECT 1").Scan(&n)
+		})
+		var moved *sqlshard.MovedError
+		if !errors.As(err, &moved) || !moved.SafeToRetry() || !errors.Is(err, shardway.ErrStale) || calls != 1 {
+			t.Errorf("repeating off %v, %d calls: %v", off, calls, err)
+		}
+		if !off && !errors.Is(err, shardway.ErrMappingOffline) {
+			t.Errorf("the error does not say that the mapping is offline: %v", err)
+		}
+		if off && retry.Classify(err) != retry.Transient && retry.Classify(err) != retry.SafeToRetry {
+			t.Errorf("the error is %v", retry.Classify(err))
+		}
+		r.setStatus(7, shardway.Online)
+		tag = dialect.Tag(int64(r.mapping(7).ID))
+	}
+	quiet(t, db)
+}
+
+// A session that was ended for another reason is not said to have moved.
+func TestEndedSession(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, e dbtest.Engine) {
+		r := newRig(t, e)
+		db := r.open(sqlshard.Config{})
+		admin := r.dbs["a"].Open(t)
+		calls := 0
+		err := db.InTx(t.Context(), 7, nil, func(ctx context.Context, tx *sql.Tx) error {
+			if calls++; calls == 1 {
+				r.endSession(ctx, tx, admin)
+			}
+			return r.adds(1)(ctx, tx)
+		})
+		if err != nil || calls != 2 || r.items("a") != 1 {
+			t.Errorf("%d calls, %d rows: %v", calls, r.items("a"), err)
+		}
+		err = db.WithRetry(once).InTx(t.Context(), 7, nil, func(ctx context.Context, tx *sql.Tx) error {
+			r.endSession(ctx, tx, admin)
+			return r.adds(2)(ctx, tx)
+		})
+		if err == nil || errors.As(err, new(*sqlshard.MovedError)) || errors.Is(err, retry.ErrCommitUnknown) {
+			t.Errorf("the session was ended: %v", err)
+		}
+	})
+}
+
+// endSession ends the session of a transaction, as an administrator does.
+func (r *rig) endSession(ctx context.Context, tx *sql.Tx, admin *sql.DB) {
+	r.t.Helper()
+	own := map[dbtest.Engine][2]string{
+		dbtest.EnginePostgres: {"SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%, 5000)"},
+		dbtest.EngineMySQL:    {"SELECT CONNECTION_ID()", "KILL %"},
+	}[r.kind]
+	var id string
+	if err := tx.QueryRowContext(ctx, own[0]).Scan(&id); err != nil {
+		r.t.Fatal(err)
+	}
+	exec(r.t, admin, strings.Replace(own[1], "%", id, 1))
+	if r.kind == dbtest.EngineMySQL {
+		eventually(r.t, "the session is gone", func() bool {
+			var n int
+			if err := admin.QueryRow("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = ?", id).Scan(&n); err != nil {
+				r.t.Fatal(err)
+			}
+			return n == 0
+		})
+	}
+}
