@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -204,7 +205,41 @@ func (n *nemesis) failover() {
 	n.counts["failovers"]++
 	n.wait(1, 500)
 	p.Rejoin(n.t, former)
+	defer n.explain(p, former)
 	p.AwaitReplay(n.t, former)
+}
+
+// explain logs what a replica of MariaDB says of itself when the test has failed.
+func (n *nemesis) explain(p pair, i int) {
+	if !n.t.Failed() || p != n.world.pairs["mysql"] {
+		return
+	}
+	rows, err := p.Server(i).Admin().Open(n.t).QueryContext(context.WithoutCancel(n.t.Context()), "SHOW SLAVE STATUS")
+	if err != nil {
+		n.t.Log(err)
+		return
+	}
+	defer rows.Close()
+	names, _ := rows.Columns() // rows are open
+	for rows.Next() {
+		values := make([]sql.NullString, len(names))
+		targets := make([]any, len(names))
+		for k := range values {
+			targets[k] = &values[k]
+		}
+		if err := rows.Scan(targets...); err != nil {
+			n.t.Log(err)
+			return
+		}
+		for k, name := range names {
+			if values[k].String != "" {
+				n.t.Logf("%s: %s", name, values[k].String)
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		n.t.Log(err)
+	}
 }
 
 // end lets the clients end, and sweeps up. A client that leaves a goroutine
