@@ -22,7 +22,8 @@ var flagNames = map[string]lookup{
 // is there, by what they belong to.
 var argumentNames = map[string]lookup{
 	"map show": mapNames, "map delete": mapNames,
-	"shard show": shardNames, "shard update": shardNames, "shard delete": shardNames,
+	"shard show": shardNames, "shard update": shardNames, "shard delete": shardNames, "shard detach": shardNames,
+	"recovery detect": shardNames, "recovery show": shardNames, "recovery resolve": shardNames,
 	"servers":    shardNames,
 	"operations": operationIDs,
 }

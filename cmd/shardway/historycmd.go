@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,7 +89,9 @@ func viewOperation(o store.Operation, now time.Time) operationView {
 		Lease: instant(o.LeaseUntil), Lapsed: !now.Before(o.LeaseUntil),
 	}
 	for _, step := range o.Steps {
-		v.Shards = append(v.Shards, step.Shard.Name)
+		if !slices.Contains(v.Shards, step.Shard.Name) { // one step may be for the global store alone
+			v.Shards = append(v.Shards, step.Shard.Name)
+		}
 	}
 	return v
 }
@@ -147,83 +150,4 @@ func (s *session) outcome(ctx context.Context, text string) error {
 		Outcome   string `json:"outcome"` // pending, done or undone
 	}{id.String(), o.String()}
 	return s.emit(v, func(p *page) { p.line("operation %s: %s", v.Operation, v.Outcome) })
-}
-
-// recoveredView is the JSON form of what recover did with one operation.
-type recoveredView struct {
-	operationView
-	Outcome string `json:"outcome"`         // done, undone or pending; with --dry-run what is to be ended
-	Error   string `json:"error,omitempty"` // why it is pending still
-}
-
-func recoverCommand(a *app) *cobra.Command {
-	var force, dryRun bool
-	c := &cobra.Command{
-		Use: "recover", Short: "Finish, or take back, the operations that dead clients left behind", Args: arguments(),
-		Long:    "An operation goes forward when all its shards have been changed, else back. One whose lease\nstill runs is left to its owner, unless --force is given: the owner then loses it. An\noperation with a shard that cannot be reached stays and blocks only its own mappings; the\nexit code is 7 as long as one is left.",
-		Example: example("shardway recover", "shardway recover --force", "shardway recover --dry-run"),
-	}
-	c.Flags().BoolVar(&force, "force", false, "also end operations whose owner still holds a lease")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only list what would be ended")
-	return a.withStore(c, func(ctx context.Context, s *session, _ []string) error {
-		if dryRun {
-			return s.previewRecovery(ctx, force)
-		}
-		all, err := s.Recover(ctx, force)
-		if len(all) == 0 && err != nil {
-			return err
-		}
-		views := []recoveredView{}
-		left := 0
-		for _, r := range all {
-			v := recoveredView{operationView: viewOperation(r.Operation, time.Now()), Outcome: r.Outcome.String()}
-			if r.Outcome == store.Pending {
-				left++
-				v.Error = fmt.Sprint(r.Err)
-			}
-			views = append(views, v)
-		}
-		if emitted := s.emit(views, func(p *page) { p.recovered(views) }); emitted != nil {
-			return emitted
-		}
-		if err == nil && left > 0 {
-			err = &hinted{
-				err:  fmt.Errorf("%s left: %w", count(left, "operation"), shardway.ErrPending),
-				hint: "run it again when the cause is gone; --force takes operations away from owners still at work",
-			}
-		}
-		return err
-	})
-}
-
-// previewRecovery lists the operations that recover would deal with.
-func (s *session) previewRecovery(ctx context.Context, force bool) error {
-	ops, err := s.Operations(ctx)
-	if err != nil {
-		return err
-	}
-	views := []recoveredView{}
-	for _, o := range ops {
-		if v := viewOperation(o, time.Now()); v.Lapsed || force {
-			views = append(views, recoveredView{operationView: v, Outcome: store.Pending.String()})
-		}
-	}
-	return s.emit(views, func(p *page) {
-		p.line("would end %s", count(len(views), "operation"))
-		if len(views) > 0 {
-			p.recovered(views)
-		}
-	})
-}
-
-func (p *page) recovered(views []recoveredView) {
-	if len(views) == 0 {
-		p.line("no operation is pending")
-		return
-	}
-	var rows [][]string
-	for _, v := range views {
-		rows = append(rows, []string{v.Operation, v.Map, v.Kind, oneLine(v.Summary), age(v.Age), v.Outcome, oneLine(v.Error)})
-	}
-	p.table([]string{"operation", "map", "change", "what", "age", "outcome", "error"}, rows)
 }
