@@ -123,7 +123,7 @@ func (d *deployment) look() (*view, <-chan struct{}, error) {
 	if v := p.view.Load(); v != nil && v.of(newest) {
 		return v, p.changed, nil
 	}
-	v, err := d.translator.translate(newest)
+	v, err := d.translator.translate(newest, p)
 	if err == nil {
 		p.view.Store(v)
 	}

@@ -37,10 +37,10 @@
 //
 // The package hooks into the driver at a place that is exported but not
 // promised (the deployment of a client), so each upgrade is tested: versions
-// v2.7.0 to v2.10.0 pass the tests, run with v2.7.0, v2.8.0, v2.9.0 and
-// v2.10.0. These options are refused, as they would not work: automatic encryption,
-// MONGODB-OIDC, hedged reads, a deployment of one's own. AppendDriverInfo after
-// Connect does not reach the servers; set DriverInfo in the options. An
-// aggregate with $out or $merge on MongoDB 4.4 needs
+// v2.7.0 to v2.10.0 are supported, and the tests run with v2.7.0, v2.8.0 and
+// v2.10.0. These options are refused, as they would not work: automatic
+// encryption, MONGODB-OIDC, hedged reads, a deployment of one's own.
+// AppendDriverInfo after Connect does not reach the servers; set DriverInfo in
+// the options. An aggregate with $out or $merge on MongoDB 4.4 needs
 // WithCriteria(ctx, selection.Primary()): such servers write on primaries only.
 package mongoshard

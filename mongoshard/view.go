@@ -44,6 +44,7 @@ type translator struct {
 
 	mu      sync.Mutex // guards the fields below
 	last    *view
+	round   *published        // that last was made for
 	servers []topology.Server // of last, as they were given to Describe
 	base    topology.Set      // the last Set with servers
 }
@@ -56,11 +57,13 @@ var kinds = map[description.TopologyKind]topology.Kind{
 	description.TopologyKindLoadBalanced:          topology.KindLoadBalanced,
 }
 
-// translate returns the view of a description.
-func (t *translator) translate(d description.Topology) (*view, error) {
+// translate returns the view of a description in a round between two changes.
+// When the seeds of an SRV record change, the driver changes a description in
+// place; then the round tells.
+func (t *translator) translate(d description.Topology, round *published) (*view, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.last != nil && t.last.of(d) {
+	if t.last != nil && t.round == round && t.last.of(d) {
 		return t.last, nil
 	}
 	v := &view{from: d}
@@ -76,7 +79,7 @@ func (t *translator) translate(d description.Topology) (*view, error) {
 	if err := t.describe(v, servers); err != nil {
 		return nil, fmt.Errorf("translating the topology %s: %w", d.Kind, err)
 	}
-	t.last, t.servers = v, servers
+	t.last, t.round, t.servers = v, round, servers
 	return v, nil
 }
 
@@ -104,7 +107,7 @@ func (t *translator) describe(v *view, servers []topology.Server) error {
 // since the last view is taken from there.
 func (t *translator) server(i int, d *description.Server, incompatible error) (topology.Server, error) {
 	if v := t.last; v != nil && incompatible == nil && v.from.CompatibilityErr == nil && i < len(v.from.Servers) &&
-		len(t.servers) == len(v.from.Servers) && same(d, &v.from.Servers[i]) {
+		len(t.servers) == len(v.from.Servers) && v.addresses[i] == d.Addr && same(d, &v.from.Servers[i]) {
 		return t.servers[i], nil
 	}
 	at, err := topology.ParseAddress(d.Addr.String(), defaultPort)
