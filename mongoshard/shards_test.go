@@ -31,16 +31,26 @@ type shards struct {
 	sa, sb  shardway.Shard
 	low     shardway.Mapping // [0, 100)
 	keys    *shardway.RangeShardMap[int64]
+	engine  mongodb.Engine
+	login   shardway.Credentials
 }
 
 func newShards(t *testing.T, o mongotest.Options) *shards {
 	t.Helper()
 	s := &shards{t: t, a: mongotest.New(t, o), b: mongotest.New(t, o)}
+	s.begin(s.location(s.a, "one"), s.location(s.b, "two"))
+	return s
+}
+
+// begin makes the map with shards at the two locations.
+func (s *shards) begin(a, b shardway.Location) {
+	t := s.t
+	t.Helper()
 	global := memstore.NewGlobal()
 	if _, err := global.Deploy(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	locals, err := mongodb.NewLocals(mongodb.Engine{}, shardway.Credentials{}, others{memstore.NewLocal()})
+	locals, err := mongodb.NewLocals(s.engine, s.login, others{memstore.NewLocal()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +59,8 @@ func newShards(t *testing.T, o mongotest.Options) *shards {
 		t.Fatal(err)
 	}
 	m := s.do(catalog.CreateShardMap{Name: "customers", Kind: shardway.RangeMap, KeyKind: shardway.KindInt64}).Map
-	s.sa = s.do(catalog.AddShard{Map: m, Name: "a", Location: s.location(s.a, "one")}).Shards[0]
-	s.sb = s.do(catalog.AddShard{Map: m, Name: "b", Location: s.location(s.b, "two")}).Shards[0]
+	s.sa = s.do(catalog.AddShard{Map: m, Name: "a", Location: a}).Shards[0]
+	s.sb = s.do(catalog.AddShard{Map: m, Name: "b", Location: b}).Shards[0]
 	sql := s.do(catalog.AddShard{Map: m, Name: "sql", Location: shardway.Location{Engine: "sqlite", Servers: []shardway.Server{{Address: "/x"}}}}).Shards[0]
 	s.low = s.do(catalog.AddMappings{Map: m, New: []catalog.NewMapping{
 		{Range: span(0, 100), ShardID: s.sa.ID}, {Range: span(100, 200), ShardID: s.sb.ID}, {Range: span(200, 300), ShardID: sql.ID},
@@ -62,7 +72,6 @@ func newShards(t *testing.T, o mongotest.Options) *shards {
 	if s.keys, err = shardway.OpenRangeShardMap[int64](t.Context(), s.router, "customers"); err != nil {
 		t.Fatal(err)
 	}
-	return s
 }
 
 // others are shards on another engine, all in one place.
@@ -92,7 +101,7 @@ func span(low, high int64) shardway.Range {
 
 func (s *shards) open(cfg mongoshard.ShardConfig) *mongoshard.Shards[int64] {
 	s.t.Helper()
-	cfg.Engine = quick{}
+	cfg.Engine, cfg.Credentials = quick{s.engine}, s.login
 	db, err := mongoshard.For(s.keys, cfg)
 	if err != nil {
 		s.t.Fatal(err)

@@ -138,6 +138,9 @@ func (u *unit) hold(ctx context.Context, db *mongo.Database, id shardway.Mapping
 		ask = mongomap.Ask
 	}
 	answer, err := ask(ctx, db, id)
+	if mongo.IsDuplicateKeyError(err) { // somebody else has just written the lane for the first time
+		return &changingError{}
+	}
 	if err != nil {
 		var labelled mongo.LabeledError
 		if errors.As(err, &labelled) && labelled.HasErrorLabel("TransientTransactionError") {

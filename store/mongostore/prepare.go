@@ -238,9 +238,12 @@ func (a *attempt) stopTransactions(ctx context.Context) error {
 			}
 		}
 	}
-	if _, err := a.db.Collection(mongomap.Lanes).BulkWrite(ctx, writes, options.BulkWrite().SetOrdered(false)); err != nil {
+	for {
+		_, err := a.db.Collection(mongomap.Lanes).BulkWrite(ctx, writes, options.BulkWrite().SetOrdered(false))
+		if mongo.IsDuplicateKeyError(err) { // a transaction has just written it for the first time
+			continue
+		}
+		a.lanes = err == nil
 		return mongomap.Fault(ctx, err)
 	}
-	a.lanes = true
-	return nil
 }
