@@ -31,15 +31,21 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// counted is a store that counts how often it is asked for a key.
+// counted is a store that counts how often it is asked for a key, and may name
+// other servers than there are.
 type counted struct {
 	shardway.Source
 	lookups atomic.Int64
+	at      func(shardway.Location) shardway.Location
 }
 
 func (c *counted) Lookup(ctx context.Context, m shardway.ShardMap, key shardway.Key) (shardway.Answer, error) {
 	c.lookups.Add(1)
-	return c.Source.Lookup(ctx, m, key)
+	a, err := c.Source.Lookup(ctx, m, key)
+	if c.at != nil && err == nil && a.Found {
+		a.Shard.Location = c.at(a.Shard.Location)
+	}
+	return a, err
 }
 
 // rig is a range map of int64 keys: shard "a" has [0, 100), shard "b" has
@@ -281,4 +287,8 @@ func through(p *faultconn.Proxy) func(shardway.Location) shardway.Location {
 		l.Servers[0].Address = p.Addr()
 		return l
 	}
+}
+
+func updateShard(m shardway.Mapping, id shardway.ShardID, status shardway.MappingStatus) catalog.Change {
+	return catalog.UpdateMapping{Mapping: m, ShardID: &id, Status: &status}
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what `make test` needs and does not find: PostgreSQL, MariaDB, and a C compiler for the race detector.
+# Installs what `make test` needs and does not find: PostgreSQL with PgBouncer, MariaDB, and a C compiler for the race detector.
 # It uses Debian's packages, as root or through sudo; elsewhere it says what to install and fails.
 # Engines for which SHARDWAY_TEST_POSTGRES or SHARDWAY_TEST_MYSQL names a server, or which SHARDWAY_TEST_REQUIRE
 # leaves out, are not installed. For mongodb it builds the module in internal/dbtest/ferretdb, so that no test waits
@@ -16,6 +16,11 @@ have_postgres() {
 	[[ $required != *,postgres,* || -n ${SHARDWAY_TEST_POSTGRES:-} ]] && return
 	have initdb && have postgres && return
 	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
+}
+
+have_pgbouncer() {
+	[[ $required != *,postgres,* ]] && return
+	have pgbouncer
 }
 
 have_mariadb() {
@@ -38,6 +43,7 @@ packages=()
 have make || packages+=(make)
 have_compiler || packages+=(gcc libc6-dev)
 have_postgres || packages+=(postgresql)
+have_pgbouncer || packages+=(pgbouncer)
 have_mariadb || packages+=(mariadb-server)
 if ((${#packages[@]} == 0)); then
 	exit 0
@@ -64,7 +70,7 @@ echo "test-deps: a server that a package sets up for the system is neither used 
 	echo "test-deps: updating the package lists had errors; going on with the lists as they are" >&2
 "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}"
 
-have_compiler && have_postgres && have_mariadb || {
+have_compiler && have_postgres && have_pgbouncer && have_mariadb || {
 	echo "test-deps: ${packages[*]} are installed, but their programs are not where they are looked for" >&2
 	exit 1
 }
