@@ -111,6 +111,8 @@ func TestDocumentation(t *testing.T) {
 		recoveredView{},
 		storedView{},
 		upgradeView{},
+		checkupView{},
+		finding{},
 		exportView{},
 		differenceView{},
 		planView{},

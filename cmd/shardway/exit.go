@@ -31,8 +31,8 @@ var exitCodes = []struct {
 	meaning string
 }{
 	{exitOK, "all is well, or a dry run found nothing against the change"},
-	{exitOther, "any other error, or not confirmed; of diff: the two differ"},
-	{exitUsage, "bad input: unknown command or flag, malformed key, empty range, wrong key type, no such file"},
+	{exitOther, "any other error, or not confirmed; of diff: the two differ; of doctor: warnings"},
+	{exitUsage, "bad input: unknown command or flag, malformed key, empty range, wrong key type, no such file; of doctor: errors"},
 	{exitNotFound, "no such shard map, shard, mapping or operation"},
 	{exitConflict, "refused as things stand: exists already, in use, online, offline, locked, stale"},
 	{exitUnavailable, "a store or shard cannot be reached or does not let us in, or has no store"},
@@ -77,6 +77,8 @@ var verdicts = []verdict{
 	{errNotAllowed, exitConflict, ""},
 	{errDifferent, exitOther, ""},
 	{errNotConfirmed, exitOther, ""},
+	{errWarnings, exitOther, ""},
+	{errGrave, exitUsage, ""},
 	{shardway.ErrInUse, exitConflict, ""},
 	{shardway.ErrNoStore, exitUnavailable, "shardway init creates the global store, shardway shard add a local one"},
 	{shardway.ErrInvalid, exitUsage, ""},

@@ -67,7 +67,7 @@ func newRoot(a *app) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	grouped("store", initCommand(a), statusCommand(a), upgradeCommand(a), grantsCommand(a))
+	grouped("store", initCommand(a), statusCommand(a), doctorCommand(a), upgradeCommand(a), grantsCommand(a))
 	grouped("map", mapCommand(a), shardCommand(a), mappingCommand(a), exportCommand(a), importCommand(a), diffCommand(a), applyCommand(a))
 	grouped("see", routeCommand(a), serversCommand(a), historyCommand(a), operationsCommand(a), recoverCommand(a), recoveryCommand(a))
 	grouped("see", mongoCommand(a))
