@@ -16,7 +16,8 @@ import (
 // never import each other. See ARCHITECTURE.md. Tests may import anything.
 var floors = map[string]int{
 	"internal/dialect": 0, "internal/interval": 0, "internal/faultconn": 0, "topology": 0,
-	"selection": 1, "topology/probe": 1,
+	"internal/served": 0,
+	"selection":       1, "topology/probe": 1,
 	".": 2, "internal/predicate": 2,
 	"store":             3,
 	"retry":             3,
@@ -29,8 +30,9 @@ var floors = map[string]int{
 	"recovery":           5,
 	"internal/customers": 6, "internal/replicas": 6,
 	"cmd/shardway": 7, "examples/customers": 7, "examples/quickstart": 7, "examples/replicas": 7, "internal/chaos": 7,
-	"internal/mongotest": 8,
-	"internal/dbtest":    8, "topology/probe/probetest": 8, // for tests only
+	"internal/mongotest":       8,
+	"examples/mongo-localhost": 7, "examples/mongo-replicaset": 7,
+	"internal/dbtest": 8, "topology/probe/probetest": 8, // for tests only
 }
 
 // std are the packages that promise no third-party import. Adapters are not
