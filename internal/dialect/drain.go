@@ -26,8 +26,8 @@ type Drain struct {
 	// asks: rows of number and tag. With Ends it has two parameters, the first
 	// as in Blockers, the second an array of the tags that are meant.
 	Tagged string
-	// Seeing asks how many sessions there may be whose tags are hidden from
-	// us, or, where nothing is tagged, for a negative number.
+	// Seeing asks for a positive number if tags are hidden from us, and for a
+	// negative one if nothing is tagged here. Empty: tags are shown to everybody.
 	Seeing string
 	// Ends says that the queries end sessions themselves: what they find and
 	// what they end is the same. Elsewhere Kill, with a number for %d, does.
@@ -125,10 +125,6 @@ var drains = map[string]Drain{
 		Rows:     [2]string{"SELECT mapping_id FROM {local_mappings} WHERE ", " FOR UPDATE"},
 		Blockers: pgBlockers,
 		Tagged:   pgTagged,
-		// The names of others' sessions are shown to those with the right to see
-		// them alone; that there are sessions, to all.
-		Seeing: `SELECT COUNT(*) FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND usesysid IS NOT NULL AND application_name IS NULL`,
 		Ends:     true,
 		patience: "SET LOCAL lock_timeout = %d",
 		unit:     time.Millisecond,
@@ -185,7 +181,7 @@ func (d *Dialect) DeleteMappings() string {
 func (d *Dialect) DrainRights(version string) []string {
 	switch {
 	case d == &postgres:
-		return []string{"pg_read_all_stats", "pg_signal_backend"}
+		return []string{"pg_signal_backend"}
 	case d == &sqlserver:
 		return []string{"VIEW SERVER STATE", "ALTER ANY CONNECTION"}
 	case d != &mysql:

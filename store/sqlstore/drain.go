@@ -281,7 +281,7 @@ func (d *draining) look(ctx context.Context, stop <-chan struct{}, own int64, en
 		}
 		err := d.endBlockers(ctx, own, end && !time.Now().Before(d.deadline))
 		looks.end(d.how.Pace)
-		if ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			trouble = err
 		}
 	}
@@ -342,6 +342,9 @@ func (d *draining) endBlockers(ctx context.Context, own int64, over bool) error 
 		}
 		var err error
 		if found, err = d.blockers(ctx, t, own, over); err != nil || !over || d.how.Ends {
+			if err != nil && over {
+				_, _ = d.blockers(ctx, t, own, false) // to say who it is
+			}
 			return err
 		}
 		for id := range found {

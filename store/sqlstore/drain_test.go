@@ -617,3 +617,43 @@ func TestDrainQuietTransactions(t *testing.T) {
 	mine.alive("refused")
 	other.alive("refused")
 }
+
+// A login without the right to see or to end the sessions of others says so
+// while nothing has changed, and can do it once it has the right.
+func TestDrainRights(t *testing.T) {
+	t.Parallel()
+	test := func(w *tenants, tables []string, missing ...string) {
+		login := w.login("catalog", tables)
+		w.local = placeOf(w.T, login).local(w.T)
+		u, idle := w.fenced(w.mine), w.validated(w.mine)
+		tell := func(what string) {
+			w.Helper()
+			_, err := w.local.Step(w.Context(), w.offline(store.Drain{Mode: store.DrainAtOnce}))
+			var busy *store.BusyError
+			if !errors.As(err, &busy) || !slices.Equal(busy.Grants, missing) || !strings.Contains(err.Error(), missing[0]) || !w.owned() {
+				w.Fatalf("%s: Step = %v, owned %t", what, err, w.owned())
+			}
+		}
+		tell("a transaction")
+		u.alive("no right to end it")
+		w.exec(u, "COMMIT")
+		tell("a session that was checked out")
+		idle.alive("no right to end it")
+		u = w.fenced(w.mine)
+		w.grant(login.User, missing...)
+		w.local = placeOf(w.T, login).local(w.T) // rights are those of the login
+		w.must(w.offline(store.Drain{Mode: store.DrainAtOnce}))
+		u.dead("with all rights")
+		idle.dead("with all rights")
+	}
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		w := newTenants(t, dbtest.EnginePostgres.NewDatabase(t))
+		test(w, []string{"USAGE ON SCHEMA shardway", "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA shardway"}, "pg_signal_backend")
+	})
+	t.Run("mysql", func(t *testing.T) {
+		t.Parallel()
+		test(newTagged(t), []string{"SELECT, INSERT, UPDATE, DELETE ON *"}, "PROCESS ON *.*", "CONNECTION ADMIN ON *.*",
+			"SELECT ON performance_schema.user_variables_by_thread", "SELECT ON performance_schema.threads")
+	})
+}

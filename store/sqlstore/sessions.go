@@ -50,6 +50,21 @@ func (d *draining) endSessions(ctx context.Context, looks int) error {
 	}
 }
 
+// shown reports whether there are tags to be seen.
+func (d *draining) shown(ctx context.Context, t *transaction) (bool, error) {
+	if d.how.Seeing == "" {
+		return true, nil
+	}
+	var hidden int64
+	if _, err := t.one(ctx, d.how.Seeing, nil, &hidden); err != nil {
+		return false, err
+	}
+	if hidden > 0 {
+		return false, errHidden
+	}
+	return hidden == 0, nil
+}
+
 // endTagged ends the sessions with the tags of leaving mappings and returns who
 // they are.
 func (d *draining) endTagged(ctx context.Context) (found []string, err error) {
@@ -60,12 +75,8 @@ func (d *draining) endTagged(ctx context.Context) (found []string, err error) {
 		tags[list[i]] = true
 	}
 	err = d.b.session(ctx, func(t *transaction) error {
-		var hidden int64
-		if _, err := t.one(ctx, d.how.Seeing, nil, &hidden); err != nil || hidden < 0 {
+		if shown, err := d.shown(ctx, t); err != nil || !shown {
 			return err
-		}
-		if hidden > 0 {
-			return errHidden
 		}
 		var args []any
 		if d.how.Ends {
