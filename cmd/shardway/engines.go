@@ -8,6 +8,10 @@ import (
 	"github.com/shardway/shardway/postgres"
 	"github.com/shardway/shardway/sqlite"
 	"github.com/shardway/shardway/sqlserver"
+	"github.com/shardway/shardway/topology/mysqlprobe"
+	"github.com/shardway/shardway/topology/pgprobe"
+	"github.com/shardway/shardway/topology/sqliteprobe"
+	"github.com/shardway/shardway/topology/sqlserverprobe"
 )
 
 // engine is an engine that this program speaks. A further one is one line in
@@ -17,7 +21,7 @@ type engine struct {
 	aliases []string // other schemes of its DSNs
 	example string   // a DSN, for messages
 	parse   func(dsn string) (address, error)
-	with    func(options string) shardway.Engine
+	with    func(options, heartbeat string) shardway.Engine // heartbeat: table of replication, or empty
 }
 
 // address is a DSN taken apart.
@@ -33,23 +37,31 @@ var engines = []engine{
 		"postgres",
 		[]string{"postgresql"},
 		"postgres://host:5432/database", parser(postgres.Parse, func(e postgres.Engine) string { return e.Options }),
-		func(options string) shardway.Engine { return postgres.Engine{Options: options} },
+		func(options, heartbeat string) shardway.Engine {
+			return postgres.Engine{Options: options, Probe: pgprobe.Options{Heartbeat: heartbeat}}
+		},
 	},
 	{
 		"mysql",
 		[]string{"mariadb"},
 		"mysql://host:3306/database", parser(mysql.Parse, func(e mysql.Engine) string { return e.Options }),
-		func(options string) shardway.Engine { return mysql.Engine{Options: options} },
+		func(options, heartbeat string) shardway.Engine {
+			return mysql.Engine{Options: options, Probe: mysqlprobe.Options{Heartbeat: heartbeat}}
+		},
 	},
 	{
 		"sqlserver",
 		[]string{"mssql"},
 		"sqlserver://host:1433?database=name", parser(sqlserver.Parse, func(e sqlserver.Engine) string { return e.Options }),
-		func(options string) shardway.Engine { return sqlserver.Engine{Options: options} },
+		func(options, heartbeat string) shardway.Engine {
+			return sqlserver.Engine{Options: options, Probe: sqlserverprobe.Options{Heartbeat: heartbeat}}
+		},
 	},
 	{
 		"sqlite", nil, "sqlite:path/to/file.db", parser(sqlite.Parse, func(e sqlite.Engine) string { return e.Options }),
-		func(options string) shardway.Engine { return sqlite.Engine{Options: options} },
+		func(options, heartbeat string) shardway.Engine {
+			return sqlite.Engine{Options: options, Probe: sqliteprobe.Options{Heartbeat: heartbeat}}
+		},
 	},
 }
 

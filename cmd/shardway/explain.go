@@ -44,7 +44,7 @@ func (s *session) stands(ctx context.Context, l shardway.Location, server string
 	if err != nil {
 		return 0, false, err
 	}
-	connector, err := e.with(s.set.text(e.name+"-options")).Connector(server, l.Database, s.login)
+	connector, err := e.with(s.set.text(e.name+"-options"), "").Connector(server, l.Database, s.login)
 	if err != nil {
 		return 0, false, err
 	}

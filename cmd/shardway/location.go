@@ -91,7 +91,7 @@ func sameServer(l shardway.Location, a, b shardway.Server) (bool, error) {
 		return false, err
 	}
 	spelling := func(s shardway.Server) (string, error) {
-		n, err := e.with("").Normalize(shardway.Location{Engine: l.Engine, Database: l.Database, Servers: []shardway.Server{s}})
+		n, err := e.with("", "").Normalize(shardway.Location{Engine: l.Engine, Database: l.Database, Servers: []shardway.Server{s}})
 		if err != nil {
 			return "", err
 		}

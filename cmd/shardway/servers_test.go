@@ -13,6 +13,7 @@ import (
 	"github.com/shardway/shardway/internal/dbtest"
 	"github.com/shardway/shardway/topology/mysqlprobe"
 	"github.com/shardway/shardway/topology/pgprobe"
+	"github.com/shardway/shardway/topology/probe"
 )
 
 // replicaSet is what both kinds of replica set can do.
@@ -30,7 +31,8 @@ type replicated struct {
 	t   *testing.T
 	set replicaSet
 	program
-	admin program
+	admin    program
+	database dbtest.Database
 }
 
 // newReplicated sets a shard up with the tool, as an operator does. The login
@@ -65,7 +67,7 @@ func newReplicated(t *testing.T, set replicaSet, grants func(user string) []stri
 			set.AwaitReplay(t, i)
 		}
 	}
-	r := replicated{t: t, set: set, admin: admin}
+	r := replicated{t: t, set: set, admin: admin, database: d}
 	r.program = newProgram(t, append(env, "SHARDWAY_SHARD_USER="+user, "SHARDWAY_SHARD_PASSWORD="+password)...)
 	return r
 }
@@ -266,5 +268,35 @@ func TestServersWatch(t *testing.T) {
 	}
 	if err := c.Wait(); err != nil || tables < 2 {
 		t.Errorf("ended with %v after %d tables, a change of the map seen: %v", err, tables, tagged)
+	}
+}
+
+// The lag of a secondary comes from the heartbeat table that the settings name;
+// one that is not there is named.
+func TestServers_heartbeatTable(t *testing.T) {
+	t.Parallel()
+	set := dbtest.NewPostgresSet(t, dbtest.PostgresSetOptions{})
+	r := newReplicated(t, set, grantsOfProber(t, "postgres", ""))
+	d := r.database
+	beat, err := probe.NewHeartbeat("postgres", "beat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.env = append(r.env, "SHARDWAY_HEARTBEAT_TABLE=beat")
+	if v := r.look(); v.Members[1].Step != "unknown" || !strings.Contains(v.Members[1].Detail, "beat") {
+		t.Errorf("without the table: %+v", v.Members[1])
+	}
+	set.Servers()[0].Exec(t, d.Name, beat.Create()+"; GRANT SELECT ON beat TO PUBLIC")
+	db := d.Open(t)
+	if err := beat.Beat(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "UPDATE beat SET beat_at = beat_at - 3600000000"); err != nil {
+		t.Fatal(err)
+	}
+	set.AwaitReplay(t, 1)
+	const hour = 3.6e6
+	if s := r.look().Members[1].Staleness; s == nil || *s < hour || *s > 2*hour {
+		t.Errorf("with a heartbeat of an hour ago: %v ms", s)
 	}
 }

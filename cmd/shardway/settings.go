@@ -45,6 +45,7 @@ var allSettings = []setting{
 	{name: "mysql-options", show: showOptions, usage: "driver options for MySQL and MariaDB shards"},
 	{name: "sqlserver-options", show: showOptions, usage: "driver options for SQL Server shards"},
 	{name: "sqlite-options", show: showOptions, usage: "driver options for SQLite shards"},
+	{name: "heartbeat-table", show: plain, usage: "table on the shards that says how far their secondaries are behind"},
 	{name: "map", flag: true, local: true, show: plain, usage: "name of the shard map"},
 	{name: "output", flag: true, preset: "table", show: plain, usage: "table for people or json for programs"},
 	{name: "who", flag: true, show: plain, usage: "who makes the change, for the history (default user@host)"},
@@ -211,7 +212,7 @@ func (s *settings) store() (address, error) {
 func (s *settings) shards(store address) ([]shardway.Engine, shardway.Credentials, error) {
 	var speak []shardway.Engine
 	for _, e := range engines {
-		speak = append(speak, e.with(s.text(e.name+"-options")))
+		speak = append(speak, e.with(s.text(e.name+"-options"), s.text("heartbeat-table")))
 	}
 	secret, set, err := s.secret("shard-password")
 	if err != nil {
