@@ -12,7 +12,14 @@
 // A [Conn] is one session, already open. Before it is handed out the shard is
 // asked, on that very session and in one round trip, whether it still has the
 // mapping that led there. The check holds for the moment it was made: a key
-// that moves while a Conn is in use is not noticed by it.
+// that moves while a Conn is in use is not noticed by it. So writes belong into
+// a transaction that cannot commit where the key is not, and that is repeated as
+// a whole after transient faults:
+//
+//	err = db.InTx(ctx, customerID, nil, func(ctx context.Context, tx *sql.Tx) error { … })
+//
+// For work that is not one transaction, [DB.HoldConnectionForKey] keeps the key
+// where it is. docs/guarantees.md says what each promises and how.
 //
 // # Servers
 //

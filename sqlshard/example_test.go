@@ -151,3 +151,68 @@ func exampleTable(ctx context.Context, at shardway.Location) {
 		panic(err)
 	}
 }
+
+// A transaction that cannot commit on a shard that no longer has the key.
+func ExampleDB_InTx() {
+	ctx := context.Background()
+	db, customerID, cleanUp := exampleVisits(ctx)
+	defer cleanUp()
+
+	err := db.InTx(ctx, customerID, nil, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE customer SET visits = visits + 1 WHERE id = $1`, customerID)
+		return err
+	})
+	fmt.Println(err)
+
+	// A unit that can say whether its work was kept is repeated even when the
+	// answer to its commit was lost.
+	const unit = "order 4711"
+	options := &sqlshard.TxOptions{Applied: func(ctx context.Context) (done bool, err error) {
+		conn, err := db.OpenConnectionForKey(ctx, customerID)
+		if err != nil {
+			return false, err
+		}
+		defer conn.Close()
+		err = conn.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM done WHERE unit = $1)`, unit).Scan(&done)
+		return done, err
+	}}
+	err = db.InTx(ctx, customerID, options, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO done (unit) VALUES ($1)`, unit)
+		return err
+	})
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+// exampleVisits returns a DB whose shard for customer 42 has tables customer and done.
+func exampleVisits(ctx context.Context) (db *sqlshard.DB[int64], customerID int64, cleanUp func()) {
+	maps, removeMaps := exampleMaps(ctx)
+	router, err := shardway.Open(ctx, maps, shardway.Config{})
+	if err != nil {
+		panic(err)
+	}
+	customers, err := shardway.OpenRangeShardMap[int64](ctx, router, "customers")
+	if err != nil {
+		panic(err)
+	}
+	if db, err = sqlshard.New(customers, sqlshard.Config{Engines: []shardway.Engine{sqlite.Engine{}}}); err != nil {
+		panic(err)
+	}
+	conn, err := db.OpenConnectionForKey(ctx, 42)
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	for _, text := range []string{"ALTER TABLE customer ADD COLUMN visits integer NOT NULL DEFAULT 0", "CREATE TABLE done (unit text PRIMARY KEY)"} {
+		if _, err := conn.ExecContext(ctx, text); err != nil {
+			panic(err)
+		}
+	}
+	return db, 42, func() {
+		_ = db.Close()
+		_ = router.Close()
+		removeMaps()
+	}
+}

@@ -124,7 +124,7 @@ func TestHoldWaitsForChange(t *testing.T) {
 	quiet(t, db)
 }
 
-func newDialect(t *testing.T, e dbtest.Engine) *dialect.Dialect {
+func newDialect(t testing.TB, e dbtest.Engine) *dialect.Dialect {
 	t.Helper()
 	d, err := dialect.For(string(e))
 	if err != nil {
