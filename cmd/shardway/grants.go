@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/dialect"
 	"github.com/shardway/shardway/topology/mysqlprobe"
 	"github.com/shardway/shardway/topology/pgprobe"
 	"github.com/shardway/shardway/topology/sqlserverprobe"
@@ -58,6 +59,7 @@ type granter struct {
 	deploy func(user string, r []right) []string // what lets the catalog create the local tables, and use them
 	locks  string                                // right that locking a row takes besides SELECT; may be empty
 	owners bool                                  // deploy lets the catalog use only those tables that it has created
+	drain  func(user string) []grantSection      // what lets the catalog end the sessions of others that are at work for a mapping
 	probe  func(user string) []grantSection      // what lets a user see how far a secondary is behind
 	note   string                                // what is up to the reader
 }
@@ -79,6 +81,9 @@ var granters = map[string]granter{
 		deploy: func(user string, _ []right) []string {
 			return []string{"GRANT USAGE, CREATE ON SCHEMA shardway TO " + user}
 		},
+		drain: func(user string) []grantSection {
+			return []grantSection{{Where: shardServer, Statements: []string{"GRANT " + drainRights("postgres", "") + " TO " + user}}}
+		},
 		probe: func(user string) []grantSection {
 			return []grantSection{{
 				Where: "primary of every shard with several servers", By: administrator,
@@ -97,6 +102,12 @@ var granters = map[string]granter{
 				all = append(all, "GRANT CREATE, "+r.privileges+" ON shardway_"+r.table+" TO "+user)
 			}
 			return all
+		},
+		drain: func(user string) []grantSection {
+			return []grantSection{
+				{Where: shardServer + ", on MariaDB", Statements: grantEach("mysql", "MariaDB", user)},
+				{Where: shardServer + ", on MySQL", Statements: grantEach("mysql", "", user)},
+			}
 		},
 		probe: func(account string) []grantSection {
 			const primary = "primary of every shard with several servers, "
@@ -119,6 +130,9 @@ var granters = map[string]granter{
 				"GRANT ALTER, SELECT, INSERT, UPDATE, DELETE ON SCHEMA::shardway TO " + user,
 			}
 		},
+		drain: func(user string) []grantSection {
+			return []grantSection{{Where: "database master on " + shardServer, Statements: []string{"GRANT " + drainRights("sqlserver", "") + " TO " + user}}}
+		},
 		probe: func(user string) []grantSection {
 			return []grantSection{
 				{
@@ -133,6 +147,29 @@ var granters = map[string]granter{
 		},
 		note: "Users are those of the database: CREATE USER ... FOR LOGIN ... first.",
 	},
+}
+
+const shardServer = "every shard's server"
+
+// drainRights lists what it takes to see and to end the sessions of others.
+func drainRights(engine, version string) string {
+	return strings.Join(rightsToDrain(engine, version), ", ")
+}
+
+func grantEach(engine, version, user string) []string {
+	var all []string
+	for _, r := range rightsToDrain(engine, version) {
+		all = append(all, "GRANT "+r+" TO "+user)
+	}
+	return all
+}
+
+func rightsToDrain(engine, version string) []string {
+	d, err := dialect.For(engine)
+	if err != nil {
+		panic(err) // engines of this table are those of the dialects
+	}
+	return d.DrainRights(version)
 }
 
 // mysqlUser writes name or name@host as an account.
@@ -199,6 +236,12 @@ func (g granter) sections(u grantees) []grantSection {
 		before.Statements = append([]string{g.schema}, before.Statements...)
 	}
 	sections := []grantSection{global, before, others, after}
+	if u.catalog != "" {
+		for _, s := range g.drain(g.user(u.catalog)) {
+			s.When, s.By = "so that changes can end the sessions of others", administrator
+			sections = append(sections, s)
+		}
+	}
 	if u.prober != "" {
 		for _, s := range g.probe(u.prober) {
 			s.When = "before the second server is added"

@@ -143,6 +143,7 @@ func TestGrants(t *testing.T) {
 			admin.must("init")
 			w.grant(t, "global store's database", "after")
 			w.grant(t, "every shard's database", "before")
+			w.grant(t, drainSection(e), "so that")
 			w.changeEverything(t, catalog)
 			if e == dbtest.EnginePostgres { // the tables belong to the user that ran shard add
 				w.grantAs(t, w.catalog, "every shard's database", "after")
@@ -163,6 +164,18 @@ func TestGrants(t *testing.T) {
 				w.tryCatalog(t)
 			})
 		})
+	}
+}
+
+// drainSection is where the rights to end sessions are given.
+func drainSection(e dbtest.Engine) string {
+	switch e {
+	case dbtest.EngineMySQL:
+		return "every shard's server, on MariaDB"
+	case dbtest.EngineSQLServer:
+		return "database master on every shard's server"
+	default:
+		return "every shard's server"
 	}
 }
 
@@ -192,6 +205,7 @@ func TestGrantsForShardsOfOthers(t *testing.T) {
 				w.grant(t, "shards that another user than the catalog added", "after")
 			}
 			w.grant(t, "every shard's database", "after")
+			w.grant(t, drainSection(e), "so that")
 			for _, line := range []string{
 				"mapping split --at 10", "mapping split --at 20", "mapping offline --key 10", "mapping move-metadata --key 10 --to s2 --status online",
 				"mapping offline --key 20", "mapping delete --key 20", "mapping split --at 5", "mapping merge --left 0 --right 5", "shard update s2 --name second",
