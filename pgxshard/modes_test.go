@@ -27,7 +27,7 @@ var kinds = map[string]func(ctx context.Context, db *pgxshard.DB[int64], key int
 	},
 	"insert returning": func(ctx context.Context, db *pgxshard.DB[int64], key int64) error {
 		var id int64
-		return db.QueryRow(ctx, key, "INSERT INTO item (id) VALUES (nextval('counter')) RETURNING id").Scan(&id)
+		return db.QueryRow(ctx, key, "INSERT INTO item (id) VALUES ($1) RETURNING id", copied.Add(1)).Scan(&id)
 	},
 	"nextval": func(ctx context.Context, db *pgxshard.DB[int64], key int64) error {
 		var n int64
