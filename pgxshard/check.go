@@ -20,6 +20,7 @@ var (
 	askLocked   = postgres.LockMapping()
 	tagPlain    = postgres.ValidateTagged()
 	tagLocked   = postgres.LockTagged()
+	tagReadOnly = postgres.ValidateTaggedTx()
 	fencePlain  = fence(askPlain)
 	fenceLocked = fence(askLocked)
 	untag       = postgres.Untag()

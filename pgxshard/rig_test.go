@@ -61,6 +61,7 @@ type rig struct {
 	dbs    map[string]dbtest.Database
 	admin  map[string]*pgx.Conn // of the shards' databases
 	at     func(shardway.Location) shardway.Location
+	router shardway.Config
 }
 
 func newRig(t testing.TB) *rig {
@@ -190,7 +191,7 @@ func (r *rig) move(key int64, shard string) {
 // itself.
 func (r *rig) handle() *shardway.RangeShardMap[int64] {
 	r.t.Helper()
-	router, err := shardway.Open(r.t.Context(), r.source, shardway.Config{})
+	router, err := shardway.Open(r.t.Context(), r.source, r.router)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -157,8 +157,7 @@ func (v *visit) queueQuestion(b *pgx.Batch, lock bool) {
 	case lock:
 		b.Queue(tagLocked, dialect.Tag(id), id)
 	default:
-		v.state.tagged = true // this tag outlives the transaction
-		b.Queue(tagPlain, dialect.Tag(id), id)
+		b.Queue(tagReadOnly, dialect.Tag(id), id)
 	}
 }
 
