@@ -41,6 +41,10 @@ var errNotHere = errors.New("the shard does not have the mapping")
 // errBroken is a session that was dead when it was to be used: nothing was done.
 var errBroken = errors.New("session is broken")
 
+// errAgain is a validation that the server took back because of what others did
+// at the same time: nothing was done, and the session is as good as before.
+var errAgain = errors.New("in conflict with others")
+
 // statementError is an error of the caller's own statement, on a shard that was
 // validated. The caller gets the cause.
 type statementError struct{ err error }
@@ -81,7 +85,9 @@ func (v *visit) checkFailed(ctx context.Context, err error) error {
 		v.readOnly(err)
 	}
 	switch postgres.Classify(err) {
-	case dialect.Lost, dialect.Transient, dialect.Outdated:
+	case dialect.Transient:
+		return fmt.Errorf("%s: %w: %w: %w", doing, errAgain, shardway.ErrUnavailable, err)
+	case dialect.Lost, dialect.Outdated:
 		v.state.forget()
 		if v.reused {
 			return fmt.Errorf("%s: %w: %w: %w", doing, errBroken, shardway.ErrUnavailable, err)
@@ -111,7 +117,7 @@ func (v *visit) readOnly(err error) {
 	}
 }
 
-// lost learns from the error of a statement.
+// learn takes note of the error of a statement.
 func (v *visit) learn(ctx context.Context, err error) {
 	switch {
 	case err == nil:

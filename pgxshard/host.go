@@ -50,7 +50,7 @@ func (h *host) enter(ctx context.Context, p *pool) (claimed bool) {
 
 // evict closes an idle session of another pool than p. h.mu is held.
 func (h *host) evict(ctx context.Context, p *pool) bool {
-	for _, other := range h.pools {
+	for _, other := range slices.Clone(h.pools) { // they may change while h is unlocked
 		if other == p || other.px.Stat().IdleConns() == 0 {
 			continue
 		}

@@ -149,11 +149,15 @@ func (o *opener) occupy(ctx, limited context.Context, p *pool, v *visit, work wo
 			p.checkin(conn, false)
 			return errNotPrimary
 		}
-		if err = v.run(ctx, limited, work); !errors.Is(err, errBroken) || over(ctx) {
+		err = v.run(ctx, limited, work)
+		if !errors.Is(err, errBroken) && !errors.Is(err, errAgain) || over(ctx) {
 			return err
 		}
 		if broken++; broken > maxBroken {
 			return err
+		}
+		if errors.Is(err, errAgain) {
+			continue
 		}
 		if broken == maxBroken {
 			p.suspect() // the next one is new
@@ -179,7 +183,7 @@ func (v *visit) run(ctx, limited context.Context, work work) (err error) {
 
 // Bounds on trying again without telling the caller.
 const (
-	maxBroken  = 2 // broken idle sessions, before all of them are given up
+	maxBroken  = 2 // broken idle sessions, before all of them are given up, and conflicts
 	maxRetired = 8 // pools closed between finding and using them
 )
 

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,6 +20,7 @@ import (
 type call struct {
 	sql     string
 	args    []any
+	given   pgx.TraceQueryStartData // for tracers: sql and args before they were read
 	text    text
 	mode    pgx.QueryExecMode
 	formats pgx.QueryResultFormats
@@ -27,7 +30,7 @@ type call struct {
 
 // newCall reads the options as pgx does.
 func newCall(sql string, args []any) call {
-	c := call{sql: sql, args: args}
+	c := call{sql: sql, args: args, given: pgx.TraceQueryStartData{SQL: sql, Args: args}}
 	for len(c.args) > 0 {
 		switch option := c.args[0].(type) {
 		case pgx.QueryExecMode:
@@ -286,19 +289,26 @@ func (v *visit) ask(ctx context.Context, question string) error {
 	conn := v.conn.Conn()
 	var status int16
 	var err error
-	if v.pool.mode == pgx.QueryExecModeSimpleProtocol {
-		err = conn.QueryRow(ctx, question, int64(v.route.MappingID)).Scan(&status)
+	var answer []*pgconn.Result
+	if pg := conn.PgConn(); v.pool.mode == pgx.QueryExecModeSimpleProtocol {
+		answer, err = pg.Exec(ctx, inlined(question, v.route.MappingID)).ReadAll()
 	} else {
-		r := conn.PgConn().ExecParams(ctx, question, v.state.mapping(v.route.MappingID), []uint32{pgtype.Int8OID}, binaryFormat, binaryFormat)
+		r := pg.ExecParams(ctx, question, v.state.mapping(v.route.MappingID), []uint32{pgtype.Int8OID}, binaryFormat, nil).Read()
+		answer, err = []*pgconn.Result{r}, r.Err
+	}
+	switch {
+	case err != nil:
+	case len(answer[0].Rows) == 0:
 		err = pgx.ErrNoRows
-		for r.NextRow() {
-			err = conn.TypeMap().Scan(pgtype.Int2OID, pgtype.BinaryFormatCode, r.Values()[0], &status)
-		}
-		if _, closeErr := r.Close(); closeErr != nil {
-			err = closeErr
-		}
+	default:
+		err = conn.TypeMap().Scan(pgtype.Int2OID, pgtype.TextFormatCode, answer[0].Rows[0][0], &status)
 	}
 	return v.answered(ctx, status, err)
+}
+
+// inlined writes a mapping's id into a question.
+func inlined(question string, id shardway.MappingID) string {
+	return strings.ReplaceAll(question, "$1", strconv.FormatInt(int64(id), 10))
 }
 
 // answered gives the answer of the local map its meaning.

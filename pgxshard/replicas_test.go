@@ -118,7 +118,7 @@ func TestCriteria(t *testing.T) {
 	set.AwaitReplay(t, 2)
 	refused(t, query(reads.QueryRow(ctx, 5, "SELECT 1")), shardway.ErrMappingOffline)
 	e, err := reads.Servers(ctx, "a")
-	if err != nil || len(e.Servers) != 1 { // the store's own location has one
+	if err != nil || len(e.Servers) != 3 {
 		t.Errorf("%v, %v", e, err)
 	}
 }

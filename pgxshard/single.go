@@ -3,7 +3,6 @@ package pgxshard
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -106,7 +105,7 @@ func (v *visit) textAhead(lock bool) (text string, n int) {
 		if lock {
 			fence = fenceLocked
 		}
-		b.WriteString(strings.Replace(fence, "$1", strconv.FormatInt(int64(v.route.MappingID), 10), 1) + ";\n")
+		b.WriteString(inlined(fence, v.route.MappingID) + ";\n")
 		n++
 	}
 	return b.String(), n
@@ -200,7 +199,7 @@ func (v *visit) settle(ctx context.Context, c *call, err error) {
 
 func (v *visit) traceStart(ctx context.Context, c *call) context.Context {
 	if t := v.pool.tracer; t != nil {
-		return t.TraceQueryStart(ctx, v.conn.Conn(), pgx.TraceQueryStartData{SQL: c.sql, Args: c.args})
+		return t.TraceQueryStart(ctx, v.conn.Conn(), c.given)
 	}
 	return ctx
 }
@@ -234,6 +233,7 @@ func (v *visit) query(ctx context.Context, c call) (r *rows, err error) {
 		}
 		r.Rows, _ = br.Query() // its error is that of the rows too
 		r.end = br.Close
+		_, r.traced = v.pool.tracer.(pgx.BatchTracer) // else these rows tell the end themselves
 		return r, nil
 	}
 	p, err := v.pipelined(ctx, &c)

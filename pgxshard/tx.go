@@ -122,10 +122,11 @@ func (o *opener) inTx(ctx context.Context, t *transaction) error {
 
 // begin begins a transaction and validates the route in it, in one round trip.
 func (v *visit) begin(ctx context.Context, options *pgx.TxOptions) (pgx.Tx, error) {
+	v.reads = v.reads || options.AccessMode == pgx.ReadOnly
 	b := &pgx.Batch{}
 	b.BeginTx(*options)
 	if v.o.cfg.Validation == Validate {
-		v.queueQuestion(b, options.AccessMode != pgx.ReadOnly)
+		v.queueQuestion(b, !v.reads)
 	}
 	br := v.conn.SendBatch(ctx, b)
 	_, err := br.Exec()
@@ -205,6 +206,9 @@ func (v *visit) transact(ctx context.Context, t *tx, body func(ctx context.Conte
 	if misuse != nil {
 		v.dirty = !v.rollback(ctx, t.inner)
 		return errors.Join(misuse, err)
+	}
+	if err == nil && v.seat.set != nil && !v.reads && !v.seat.primary() {
+		err = fmt.Errorf("committing: %w: %w", shardway.ErrUnavailable, errNotPrimary)
 	}
 	if err == nil && over(ctx) {
 		err = fmt.Errorf("the context ended before the commit: %w", ended(ctx, "committing", context.Cause(ctx)))
