@@ -3,11 +3,14 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/shardway/shardway/catalog"
 	"github.com/shardway/shardway/internal/dbtest"
 	"github.com/shardway/shardway/internal/dialect"
+	"github.com/shardway/shardway/store"
 )
 
 // The command ends who is at work for the mapping and says how many; told not
@@ -18,9 +21,9 @@ func TestDrainCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, shard := dbtest.EnginePostgres.NewDatabase(t), dbtest.EnginePostgres.NewDatabase(t)
-	p := newProgram(t, "SHARDWAY_STORE="+store.DSN(), "SHARDWAY_SHARD_USER="+shard.User, "SHARDWAY_SHARD_PASSWORD="+shard.Password,
-		"SHARDWAY_POSTGRES_OPTIONS="+store.Query, "SHARDWAY_MAP=customers")
+	global, shard := dbtest.EnginePostgres.NewDatabase(t), dbtest.EnginePostgres.NewDatabase(t)
+	p := newProgram(t, "SHARDWAY_STORE="+global.DSN(), "SHARDWAY_SHARD_USER="+shard.User, "SHARDWAY_SHARD_PASSWORD="+shard.Password,
+		"SHARDWAY_POSTGRES_OPTIONS="+global.Query, "SHARDWAY_MAP=customers")
 	for _, line := range []string{"init", "map create customers --kind range --key int64", "shard add s1 " + location(shard), "mapping add --shard s1 --low 0 --high 100"} {
 		p.must(strings.Fields(line)...)
 	}
@@ -71,5 +74,14 @@ func TestDrainCommand(t *testing.T) {
 	}
 	if _, err := tx.ExecContext(t.Context(), "SELECT 1"); err == nil {
 		t.Error("the session goes on")
+	}
+}
+
+// Who ends nobody is told who is in the way, and nothing has changed.
+func TestBusyMapping(t *testing.T) {
+	t.Parallel()
+	code, hint := judge(t.Context(), fate(catalog.Result{Operation: 1}, fmt.Errorf("offline: %w", &store.BusyError{Users: []string{"session 5"}})))
+	if code != exitConflict || hint == "" {
+		t.Errorf("exit code %d, hint %q", code, hint)
 	}
 }

@@ -72,6 +72,7 @@ var verdicts = []verdict{
 	{shardway.ErrStale, exitConflict, "it has changed since its id was read: look again and decide anew"},
 	{shardway.ErrMappingLocked, exitConflict, "the owner's --token opens it; shardway mapping unlock --force takes the lock away"},
 	{shardway.ErrMappingOnline, exitConflict, "shardway mapping offline takes it offline"},
+	{store.ErrMappingBusy, exitConflict, "--drain 30s waits longer and then ends the sessions, --drain kill ends them at once"},
 	{shardway.ErrMappingOffline, exitConflict, "shardway mapping online brings it back"},
 	{shardway.ErrExists, exitConflict, ""},
 	{errNotAllowed, exitConflict, ""},
