@@ -63,11 +63,41 @@ type seat struct {
 	server topology.Server // when it was chosen
 }
 
-// primary reports whether the server is primary still.
+// DemotedError is the error of work on a session of a server that was primary
+// when the session was given out and was seen to be primary no longer. The
+// statement was not sent, or the transaction not committed. It matches
+// [shardway.ErrUnavailable].
+type DemotedError struct {
+	Server string // address
+}
+
+// Error names the server.
+func (e *DemotedError) Error() string {
+	return fmt.Sprintf("server %q is not primary any more: nothing was sent", e.Server)
+}
+
+// Is reports whether target is [shardway.ErrUnavailable].
+func (e *DemotedError) Is(target error) bool { return target == shardway.ErrUnavailable }
+
+// SafeToRetry is true: nothing is kept.
+func (e *DemotedError) SafeToRetry() bool { return true }
+
+// demoted returns a DemotedError if the session is for writes and its server is
+// not primary any more.
+func (v *visit) demoted() error {
+	if v.seat.set == nil || v.reads || v.seat.primary() {
+		return nil
+	}
+	v.dirty = true
+	return &DemotedError{v.pool.address}
+}
+
+// primary reports whether the server is primary still, as far as is known: one
+// that does not answer may be.
 func (a *seat) primary() bool {
 	set, _ := a.set.monitor.Current()
 	s, ok := set.Find(a.server.Address)
-	return ok && s.Role == topology.RolePrimary && s.Demotions == a.server.Demotions
+	return ok && s.Demotions == a.server.Demotions
 }
 
 // errNotPrimary is a server that has stopped being primary between the choice

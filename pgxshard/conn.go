@@ -17,7 +17,9 @@ var ErrReleased = errors.New("connection was released")
 
 // Conn is one session of the database that holds a key, validated when it was
 // given out. It never changes its session: when that breaks, the Conn is of no
-// more use. It must be released, and is not for several goroutines at once.
+// more use. When its server is seen to be no longer the primary that it was, its
+// methods fail with a [*DemotedError]. It must be released, and is not for several
+// goroutines at once.
 type Conn struct {
 	v        *visit // not to be used after Release: it has another owner then
 	held     bool   // the session holds the mapping
@@ -68,13 +70,27 @@ func (c *Conn) Release() {
 	c.v.release()
 }
 
-// Conn returns the driver's connection, which must not be used after Release. It
-// is nil then.
+// Conn returns the driver's connection, for what the methods of c do not offer.
+// It must not be used after Release, and is nil then. Nothing keeps statements on
+// it from a former primary.
 func (c *Conn) Conn() *pgx.Conn {
 	if c.released.Load() {
 		return nil
 	}
 	return c.v.conn.Conn()
+}
+
+// usable returns the driver's connection for a statement. A former primary gets
+// none.
+func (c *Conn) usable() (*pgx.Conn, error) {
+	conn := c.Conn()
+	if conn == nil {
+		return nil, ErrReleased
+	}
+	if err := c.v.demoted(); err != nil {
+		return nil, err
+	}
+	return conn, nil
 }
 
 // Route returns how the key was routed.
@@ -86,49 +102,50 @@ func (c *Conn) Shard() string { return c.v.route.Shard.Name }
 // Server returns the address of the server.
 func (c *Conn) Server() string { return c.v.pool.address }
 
-// Exec runs a statement, as [pgx.Conn.Exec] does.
+// Exec runs a statement, as [pgx.Conn.Exec] does. When the session was ended
+// because the mapping goes elsewhere, the error is a [*MovedError].
 func (c *Conn) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	conn := c.Conn()
-	if conn == nil {
-		return pgconn.CommandTag{}, ErrReleased
+	conn, err := c.usable()
+	if err != nil {
+		return pgconn.CommandTag{}, err
 	}
 	tag, err := conn.Exec(ctx, sql, args...)
 	c.v.learn(ctx, err)
-	return tag, err
+	return tag, c.v.told(ctx, err, false)
 }
 
 // Query runs a query, as [pgx.Conn.Query] does.
 func (c *Conn) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	conn := c.Conn()
-	if conn == nil {
-		return failedRows{ErrReleased}, ErrReleased
+	conn, err := c.usable()
+	if err != nil {
+		return failedRows{err}, err
 	}
 	return conn.Query(ctx, sql, args...)
 }
 
 // QueryRow runs a query for at most one row, as [pgx.Conn.QueryRow] does.
 func (c *Conn) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	conn := c.Conn()
-	if conn == nil {
-		return row{failedRows{ErrReleased}}
+	conn, err := c.usable()
+	if err != nil {
+		return row{failedRows{err}}
 	}
 	return conn.QueryRow(ctx, sql, args...)
 }
 
 // SendBatch sends a batch, as [pgx.Conn.SendBatch] does.
 func (c *Conn) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	conn := c.Conn()
-	if conn == nil {
-		return pgx.FailedBatchResults(b, ErrReleased)
+	conn, err := c.usable()
+	if err != nil {
+		return pgx.FailedBatchResults(b, err)
 	}
 	return conn.SendBatch(ctx, b)
 }
 
 // CopyFrom copies rows into a table, as [pgx.Conn.CopyFrom] does.
 func (c *Conn) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, source pgx.CopyFromSource) (int64, error) {
-	conn := c.Conn()
-	if conn == nil {
-		return 0, ErrReleased
+	conn, err := c.usable()
+	if err != nil {
+		return 0, err
 	}
 	n, err := conn.CopyFrom(ctx, table, columns, source)
 	c.v.learn(ctx, err)
@@ -142,9 +159,9 @@ func (c *Conn) Begin(ctx context.Context) (pgx.Tx, error) { return c.BeginTx(ctx
 // BeginTx begins a transaction, as [pgx.Conn.BeginTx] does. It is not fenced:
 // see [DB.InTx].
 func (c *Conn) BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error) {
-	conn := c.Conn()
-	if conn == nil {
-		return nil, ErrReleased
+	conn, err := c.usable()
+	if err != nil {
+		return nil, err
 	}
 	return conn.BeginTx(ctx, options)
 }

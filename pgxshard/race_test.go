@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/catalog"
 	"github.com/shardway/shardway/pgxshard"
 	"github.com/shardway/shardway/retry"
 )
@@ -64,70 +65,90 @@ func TestLostWrites(t *testing.T) {
 		moves = n
 	}
 	r := newRig(t)
-	const keys = 3
-	for key := range int64(keys) {
+	for key := range int64(raceKeys) {
 		r.exec("a", "INSERT INTO item (id) VALUES ($1)", key+1)
 	}
 	db := r.open(pgxshard.Config{Retry: retry.Policy{Backoff: retry.Backoff{Initial: time.Millisecond, Step: time.Millisecond}}})
+	w := race{counts: map[string]*atomic.Int64{}}
 	ctx, stop := context.WithCancel(t.Context())
-	var acknowledged [keys + 1]atomic.Int64
-	var refusals atomic.Int64
-	counts := map[string]*atomic.Int64{}
 	var all sync.WaitGroup
 	for name, write := range writers {
 		n := &atomic.Int64{}
-		counts[name] = n
+		w.counts[name] = n
 		all.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				key := int64(1) // hot
-				if i%3 == 0 {
-					key = 1 + int64(i/3)%keys
-				}
-				err := write(t.Context(), db, key)
-				switch {
-				case err == nil:
-					acknowledged[key].Add(1)
-					n.Add(1)
-				case expected(err):
-					refusals.Add(1)
-				default:
+				if err := w.once(t.Context(), db, write, i, n); err != nil {
 					t.Errorf("%s: %v", name, err)
 					return
 				}
 			}
 		})
 	}
-	shards := []string{"a", "b"}
+	shards := [2]string{"a", "b"}
 	for i := range moves {
-		from, to := shards[i%2], shards[(i+1)%2]
-		busy := counts["Exec"].Load()
-		eventually(t, "writes between moves", func() bool { return t.Failed() || counts["Exec"].Load() > busy })
-		r.setStatus(5, shardway.Offline)
-		for key := range int64(keys) {
-			n := r.one(from, "SELECT n FROM item WHERE id = $1", key+1)
-			r.exec(to, "INSERT INTO item (id, n) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n", key+1, n)
-		}
-		id, online := r.shards[to].ID, shardway.Online
-		r.do(updateShard(r.mapping(5), id, online))
+		busy := w.counts["Exec"].Load()
+		eventually(t, "writes between moves", func() bool { return t.Failed() || w.counts["Exec"].Load() > busy })
 		if t.Failed() {
 			break
 		}
+		r.moveRows(shards[i%2], shards[(i+1)%2])
 	}
 	stop()
 	all.Wait()
-	for key := range int64(keys) {
-		want := acknowledged[key+1].Load()
+	for key := range int64(raceKeys) {
+		want := w.acknowledged[key].Load()
 		if n := r.one(shards[moves%2], "SELECT n FROM item WHERE id = $1", key+1); n != want {
 			t.Errorf("key %d: %d writes were acknowledged, %d are there", key+1, want, n)
 		}
 	}
-	for name, n := range counts {
+	for name, n := range w.counts {
 		t.Logf("%s: %d writes", name, n.Load())
 		if n.Load() == 0 {
 			t.Errorf("%s: no write", name)
 		}
 	}
-	t.Logf("%d moves, %d refusals", moves, refusals.Load())
+	t.Logf("%d moves, %d refusals", moves, w.refusals.Load())
+}
+
+const raceKeys = 3
+
+// race is what writers count.
+type race struct {
+	acknowledged [raceKeys]atomic.Int64
+	refusals     atomic.Int64
+	counts       map[string]*atomic.Int64
+}
+
+// once makes one write, most often on the hot key.
+func (w *race) once(ctx context.Context, db *pgxshard.DB[int64], write func(ctx context.Context, db *pgxshard.DB[int64], key int64) error, i int, n *atomic.Int64) error {
+	key := 0
+	if i%3 == 0 {
+		key = i / 3 % raceKeys
+	}
+	err := write(ctx, db, int64(key)+1)
+	switch {
+	case err == nil:
+		w.acknowledged[key].Add(1)
+		n.Add(1)
+	case expected(err):
+		w.refusals.Add(1)
+	default:
+		return err
+	}
+	return nil
+}
+
+// moveRows moves the mapping of the keys to another shard, and their rows while
+// it is offline.
+func (r *rig) moveRows(from, to string) {
+	r.t.Helper()
+	r.setStatus(5, shardway.Offline)
+	for key := range int64(raceKeys) {
+		n := r.one(from, "SELECT n FROM item WHERE id = $1", key+1)
+		r.exec(to, "INSERT INTO item (id, n) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n", key+1, n)
+	}
+	id, online := r.shards[to].ID, shardway.Online
+	r.do(catalog.UpdateMapping{Mapping: r.mapping(5), ShardID: &id, Status: &online})
 }
 
 // expected reports whether a writer may be refused so while a mapping moves.

@@ -139,6 +139,11 @@ func TestFailover(t *testing.T) {
 	if err := write(); err != nil {
 		t.Fatal(err)
 	}
+	former, err := db.Acquire(ctx, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer former.Release()
 	set.AwaitReplay(t, 1)
 	set.AwaitReplay(t, 2)
 	set.Kill(t, 0)
@@ -153,6 +158,10 @@ func TestFailover(t *testing.T) {
 	}
 	if p, err := port(ctx, keyed{db, 5}); err != nil || p != set.Server(1).Port() {
 		t.Errorf("after the failover: port %d, %v", p, err)
+	}
+	var demoted *pgxshard.DemotedError
+	if _, err := former.Exec(ctx, "UPDATE item SET n = n + 1"); !errors.As(err, &demoted) || demoted.Server != set.Addr(0) {
+		t.Errorf("a session of the former primary: %v", err)
 	}
 }
 

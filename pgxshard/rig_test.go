@@ -289,7 +289,3 @@ func through(p *faultconn.Proxy) func(shardway.Location) shardway.Location {
 		return l
 	}
 }
-
-func updateShard(m shardway.Mapping, id shardway.ShardID, status shardway.MappingStatus) catalog.Change {
-	return catalog.UpdateMapping{Mapping: m, ShardID: &id, Status: &status}
-}

@@ -47,6 +47,7 @@ func (e *MisuseError) Is(target error) bool { return target == shardway.ErrInval
 // transactions are read-only and a secondary may run them.
 //
 // Errors are those of [DB.Exec] on the way to the shard, those of the body, a
+// [*MovedError] if the session was ended because the mapping goes elsewhere, a
 // [*retry.StoppedError] around the last one, and ErrInvalid for options that are
 // none: an unknown isolation level, or texts for begin and commit.
 func (d *DB[K]) InTx(ctx context.Context, k K, options pgx.TxOptions, body func(ctx context.Context, tx pgx.Tx) error) error {
@@ -65,7 +66,7 @@ func (d *DB[K]) InTx(ctx context.Context, k K, options pgx.TxOptions, body func(
 		}
 	}
 	t.unit = &unit{}
-	return retry.Do(ctx, policy, func(ctx context.Context, _ int) error { return d.opener.inTx(ctx, &t) })
+	return t.movedBefore(retry.Do(ctx, policy, func(ctx context.Context, _ int) error { return d.opener.inTx(ctx, &t) }))
 }
 
 // transaction is a unit of work.
@@ -75,6 +76,7 @@ type transaction struct {
 	options pgx.TxOptions
 	body    func(ctx context.Context, tx pgx.Tx) error
 	unit    *unit
+	moved   bool // a session was ended by a change of the mapping
 }
 
 // check refuses options that cannot be meant.
@@ -117,7 +119,9 @@ func (o *opener) inTx(ctx context.Context, t *transaction) error {
 	if err != nil {
 		return retry.Uncommitted(err)
 	}
-	return v.transact(ctx, &tx{inner: inner}, t.body)
+	err = v.transact(ctx, &tx{inner: inner}, t.body)
+	t.moved = t.moved || errors.As(err, new(*MovedError))
+	return err
 }
 
 // begin begins a transaction and validates the route in it, in one round trip.
@@ -207,15 +211,15 @@ func (v *visit) transact(ctx context.Context, t *tx, body func(ctx context.Conte
 		v.dirty = !v.rollback(ctx, t.inner)
 		return errors.Join(misuse, err)
 	}
-	if err == nil && v.seat.set != nil && !v.reads && !v.seat.primary() {
-		err = fmt.Errorf("committing: %w: %w", shardway.ErrUnavailable, errNotPrimary)
+	if err == nil {
+		err = v.demoted()
 	}
 	if err == nil && over(ctx) {
 		err = fmt.Errorf("the context ended before the commit: %w", ended(ctx, "committing", context.Cause(ctx)))
 	}
 	if err != nil {
 		v.dirty = !v.rollback(ctx, t.inner)
-		return retry.Uncommitted(err)
+		return retry.Uncommitted(v.told(ctx, err, true))
 	}
 	err = t.inner.Commit(ctx)
 	v.dirty = err != nil && conn.PgConn().TxStatus() != 'I'
