@@ -33,7 +33,8 @@ type Engine struct {
 	// such as "replicaSet=rs0&authSource=admin&tls=false"; empty is none. They
 	// hold for every shard. One that the driver does not know, or that names a
 	// server, database, user or password, is refused when it is used. Logins are
-	// looked for in the database admin, unless authSource names another.
+	// looked for in the database admin, unless authSource names another. The
+	// default serverSelectionTimeoutMS is 10 s.
 	Options string
 }
 
@@ -64,6 +65,9 @@ func (e Engine) ClientOptions(ctx context.Context, l shardway.Location, c shardw
 	}
 	if !has(values, "tls") && !has(values, "ssl") && !local(l) {
 		values.Set("tls", "true")
+	}
+	if !has(values, "serverSelectionTimeoutMS") {
+		values.Set("serverSelectionTimeoutMS", "10000")
 	}
 	login := takeLogin(values)
 	o := options.Client().ApplyURI(address(l, values))

@@ -57,7 +57,7 @@ type session struct {
 	*catalog.Catalog
 	address address // of the global store
 	global  *sqlstore.Global
-	locals  *sqlstore.Locals
+	locals  *localStores
 	login   shardway.Credentials // on the shards
 }
 
@@ -79,7 +79,7 @@ func (a *app) open() (*session, error) {
 		return nil, err
 	}
 	s := &session{app: a, address: address, login: login}
-	if s.locals, err = sqlstore.NewLocals(speak, login); err != nil {
+	if s.locals, err = newLocalStores(&a.set, speak, login); err != nil {
 		return nil, err
 	}
 	if s.global, err = sqlstore.OpenGlobal(address.engine, address.location, address.credentials); err != nil {

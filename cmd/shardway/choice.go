@@ -164,7 +164,7 @@ const (
 
 // servers returns what looks at the servers of a map's shards, as an application
 // with the login for the shards would.
-func (s *session) servers(m *shardway.Map, w wanted, every time.Duration) (*sqlshard.DB[string], error) {
+func (s *session) servers(m *shardway.Map, w wanted, every time.Duration) (*lookout, error) {
 	speak, login, err := s.set.shards(s.address)
 	if err != nil {
 		return nil, err
@@ -176,11 +176,11 @@ func (s *session) servers(m *shardway.Map, w wanted, every time.Duration) (*sqls
 	if err != nil {
 		return nil, err
 	}
-	return db.With(w.criteria), nil
+	return s.lookout(m, w, every, db)
 }
 
 // lookAt checks the servers of a shard and says which of them suit.
-func lookAt(ctx context.Context, db *sqlshard.DB[string], shard string) (selection.Explanation, error) {
+func lookAt(ctx context.Context, db *lookout, shard string) (selection.Explanation, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
 	e, err := db.Servers(ctx, shard)

@@ -89,7 +89,7 @@ func engineNames() string {
 	for i, e := range engines {
 		names[i] = e.name
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(append(names, onMongoDB), ", ")
 }
 
 func findEngine(name string) (engine, error) {
@@ -112,6 +112,9 @@ func parseAddress(what, dsn string) (address, error) {
 	scheme, rest, ok := strings.Cut(dsn, ":")
 	if !ok || strings.ContainsAny(scheme, "/@?= ") {
 		return address{}, &shardway.ArgumentError{Argument: what, Reason: "does not start with an engine: expected for example " + engines[0].example + " or sqlite:file.db"}
+	}
+	if isMongoDB(scheme) {
+		return parseMongoDB(what, dsn)
 	}
 	e, err := findEngine(scheme)
 	if err != nil {

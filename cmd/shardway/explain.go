@@ -36,6 +36,9 @@ func (s *session) validate(ctx context.Context, m shardway.ShardMap, key shardwa
 // stands asks a server of a shard whether the shard has a mapping, by the
 // question that is asked before an application gets a connection.
 func (s *session) stands(ctx context.Context, l shardway.Location, server string, id shardway.MappingID) (status shardway.MappingStatus, found bool, err error) {
+	if l.Engine == onMongoDB {
+		return s.standsOnMongoDB(ctx, l, id)
+	}
 	e, err := findEngine(l.Engine)
 	if err != nil {
 		return 0, false, err

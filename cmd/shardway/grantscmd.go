@@ -10,6 +10,11 @@ import (
 	"github.com/shardway/shardway"
 )
 
+// grantEngines are the engines that have users.
+func grantEngines() []string {
+	return append([]string{onMongoDB}, slices.Sorted(maps.Keys(granters))...)
+}
+
 func grantsCommand(a *app) *cobra.Command {
 	var u grantees
 	c := &cobra.Command{
@@ -24,8 +29,8 @@ func grantsCommand(a *app) *cobra.Command {
 			"PostgreSQL a table belongs to the user that created it: shards that another user than the\n" +
 			"catalog has added take a section of their own. SQLite has no users.",
 		Example: example("shardway grants postgres --router router --catalog catalog --application app",
-			"shardway grants postgres --application app --prober app", "shardway grants mysql --application 'app@10.0.0.%'"),
-		ValidArgs: slices.Sorted(maps.Keys(granters)),
+			"shardway grants postgres --application app --prober app", "shardway grants mongodb --catalog catalog --application app", "shardway grants mysql --application 'app@10.0.0.%'"),
+		ValidArgs: grantEngines(),
 	}
 	c.Flags().StringVar(&u.router, "router", "", "user of the router")
 	c.Flags().StringVar(&u.catalog, "catalog", "", "user of the catalog")
@@ -33,9 +38,16 @@ func grantsCommand(a *app) *cobra.Command {
 	c.Flags().StringVar(&u.prober, "prober", "", "user of the checks of servers, often that of the application")
 	c.MarkFlagsOneRequired("router", "catalog", "application", "prober")
 	return a.does(c, func(_ context.Context, args []string) error {
+		if isMongoDB(args[0]) {
+			sections, err := mongoGrants(u)
+			if err != nil {
+				return err
+			}
+			return a.emit(sections, func(p *page) { p.mongoGrants(sections) })
+		}
 		e, err := findEngine(args[0])
 		if err != nil {
-			known := list(slices.Sorted(maps.Keys(granters)), "or")
+			known := list(grantEngines(), "or")
 			return &shardway.ArgumentError{Argument: "engine", Value: args[0], Reason: "is unknown: expected " + known}
 		}
 		sections, err := grantSections(e.name, u)

@@ -4,10 +4,12 @@ import (
 	"strings"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/mongodb"
 )
 
 const locationHelp = `A location is a DSN without login and options, such as postgres://db1:5432/tenants,
-mysql://db1:3306/tenants, sqlserver://db1:1433?database=tenants or sqlite:tenants.db.
+mysql://db1:3306/tenants, sqlserver://db1:1433?database=tenants, sqlite:tenants.db or
+mongodb://db1:27017,db2:27017/tenants.
 User and password are settings (shard-user, SHARDWAY_SHARD_PASSWORD), never part of the
 map; driver options are settings too (postgres-options and the like). Several locations
 are several servers of the same database. --server adds a server, or tags to one that
@@ -86,12 +88,18 @@ func addServers(l shardway.Location, texts []string) (shardway.Location, error) 
 // sameServer reports whether two servers of a location have the same address,
 // whatever its spelling.
 func sameServer(l shardway.Location, a, b shardway.Server) (bool, error) {
-	e, err := findEngine(l.Engine)
-	if err != nil {
-		return false, err
+	var e interface {
+		Normalize(l shardway.Location) (shardway.Location, error)
+	} = mongodb.Engine{}
+	if l.Engine != onMongoDB {
+		known, err := findEngine(l.Engine)
+		if err != nil {
+			return false, err
+		}
+		e = known.with("", "")
 	}
 	spelling := func(s shardway.Server) (string, error) {
-		n, err := e.with("", "").Normalize(shardway.Location{Engine: l.Engine, Database: l.Database, Servers: []shardway.Server{s}})
+		n, err := e.Normalize(shardway.Location{Engine: l.Engine, Database: l.Database, Servers: []shardway.Server{s}})
 		if err != nil {
 			return "", err
 		}

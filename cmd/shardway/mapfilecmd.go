@@ -16,7 +16,6 @@ import (
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/mapfile"
 	"github.com/shardway/shardway/store"
-	"github.com/shardway/shardway/store/sqlstore"
 )
 
 // exportView is the JSON form of an export into a file.
@@ -250,7 +249,7 @@ func (a *app) side(ctx context.Context, name string) (f mapfile.File, err error)
 	if err != nil {
 		return f, err
 	}
-	locals, err := sqlstore.NewLocals(speak, shardway.Credentials{})
+	locals, err := newLocalStores(&a.set, speak, shardway.Credentials{})
 	if err != nil {
 		return f, err
 	}

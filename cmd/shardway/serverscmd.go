@@ -13,7 +13,6 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/selection"
-	"github.com/shardway/shardway/sqlshard"
 	"github.com/shardway/shardway/topology"
 )
 
@@ -115,7 +114,7 @@ func (s *session) showServers(ctx context.Context, args []string, w wanted, ever
 
 // watchServers shows the servers until ctx ends. Errors are shown, not returned:
 // what is gone may come back.
-func (s *session) watchServers(ctx context.Context, db *sqlshard.DB[string], names []string, w wanted, every time.Duration) error {
+func (s *session) watchServers(ctx context.Context, db *lookout, names []string, w wanted, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -158,7 +157,7 @@ func clearing(out any) string {
 }
 
 // lookAtAll checks the servers of several shards, a few at a time.
-func lookAtAll(ctx context.Context, db *sqlshard.DB[string], names []string, w wanted) []shardServersView {
+func lookAtAll(ctx context.Context, db *lookout, names []string, w wanted) []shardServersView {
 	const atOnce = 16
 	views := make([]shardServersView, len(names))
 	seats := make(chan struct{}, atOnce)

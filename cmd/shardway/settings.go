@@ -45,6 +45,7 @@ var allSettings = []setting{
 	{name: "mysql-options", show: showOptions, usage: "driver options for MySQL and MariaDB shards"},
 	{name: "sqlserver-options", show: showOptions, usage: "driver options for SQL Server shards"},
 	{name: "sqlite-options", show: showOptions, usage: "driver options for SQLite shards"},
+	{name: "mongodb-options", show: showOptions, usage: "driver options for MongoDB shards, such as replicaSet=rs0&tls=false"},
 	{name: "heartbeat-table", show: plain, usage: "table on the shards that says how far their secondaries are behind"},
 	{name: "map", flag: true, local: true, show: plain, usage: "name of the shard map"},
 	{name: "output", flag: true, preset: "table", show: plain, usage: "table for people or json for programs"},
@@ -200,6 +201,9 @@ func (s *settings) store() (address, error) {
 	a, err := parseAddress(fmt.Sprintf("store (%s)", s.values["store"].source), s.text("store"))
 	if err != nil {
 		return address{}, err
+	}
+	if a.engine == nil {
+		return address{}, s.wrong("store", "is on MongoDB: the global store is in a SQL database, shards may be on MongoDB")
 	}
 	secret, set, err := s.secret("store-password")
 	if set {
