@@ -74,6 +74,11 @@ func applyCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if !f.dryRun {
+			if err := s.endAbandoned(ctx); err != nil { // it would make the plan out of date
+				return err
+			}
+		}
 		plan, err := s.planFor(ctx, wanted)
 		if err != nil {
 			return err

@@ -138,7 +138,7 @@ func number(text string) bool { return text[0] >= '0' && text[0] <= '9' }
 func message(err error) string {
 	var b strings.Builder
 	for line := range strings.Lines(err.Error()) {
-		if line = once(strings.TrimSpace(line)); line == "" || strings.Contains(b.String(), line) {
+		if line = bounded(once(strings.TrimSpace(line))); line == "" || strings.Contains(b.String(), line) {
 			continue
 		}
 		if b.Len() > 0 {
@@ -147,6 +147,28 @@ func message(err error) string {
 		b.WriteString(line)
 	}
 	return b.String()
+}
+
+// maxShown bounds what a message shows of one word of its input, in bytes.
+const maxShown = 200
+
+// bounded cuts words that nobody wants to read: input of any length may be
+// quoted in an error.
+func bounded(line string) string {
+	if len(line) <= maxShown {
+		return line
+	}
+	words := strings.Split(line, " ")
+	for i, w := range words {
+		if len(w) > maxShown {
+			quote := ""
+			if w[0] == '"' {
+				quote = `"`
+			}
+			words[i] = strings.ToValidUTF8(w[:maxShown], "") + "…" + quote
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // once drops what stands twice in a row between colons, as in
