@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/pgxshard"
@@ -185,5 +186,33 @@ func same(t *testing.T, r *rig, shard, before string) {
 	t.Helper()
 	if after := r.trace(shard); after != before {
 		t.Fatalf("something ran on shard %s: %s → %s", shard, before, after)
+	}
+}
+
+// An error of the caller's that reads like that of a failed validation is the
+// caller's all the same, in every exec mode and kind of statement.
+func TestErrorsThatLookAlike(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const alike = "SELECT (name || 'shardway: mapping is not here')::int FROM item"
+	for _, mode := range modes {
+		db := r.open(pgxshard.Config{Configure: withMode(mode)})
+		b := &pgx.Batch{}
+		b.Queue(alike)
+		for name, err := range map[string]error{
+			"Exec":      second(db.Exec(t.Context(), 5, alike)),
+			"several":   second(db.Exec(t.Context(), 5, "SELECT 1; "+alike)),
+			"QueryRow":  query(db.QueryRow(t.Context(), 5, alike)),
+			"SendBatch": db.SendBatch(t.Context(), 5, b).Close(),
+			"InTx":      db.InTx(t.Context(), 5, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error { return query(tx.QueryRow(ctx, alike)) }),
+		} {
+			var said *pgconn.PgError
+			if !errors.As(err, &said) || said.Code != "22P02" || errors.Is(err, shardway.ErrStale) || errors.As(err, new(*shardway.LookupError)) {
+				t.Errorf("%v, %s: %v", mode, name, err)
+			}
+		}
+	}
+	if n := r.source.lookups.Load(); n > int64(len(modes)) {
+		t.Errorf("the store was asked %d times", n)
 	}
 }

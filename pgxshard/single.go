@@ -82,15 +82,19 @@ func (v *visit) execAlone(ctx context.Context, c call) (tag pgconn.CommandTag, e
 func (v *visit) execText(ctx context.Context, c *call) (tag pgconn.CommandTag, err error) {
 	prefix, ahead := v.textAhead(v.locks(c.text))
 	m := v.conn.Conn().PgConn().Exec(ctx, prefix+c.sql)
-	for n := 0; m.NextResult(); n++ {
-		if t, _ := m.ResultReader().Close(); n >= ahead {
-			tag = t
+	passed := 0
+	for m.NextResult() {
+		if t, err := m.ResultReader().Close(); err == nil {
+			tag, passed = t, passed+1
 		}
 	}
-	if err = m.Close(); err != nil {
-		return tag, v.blameText(ctx, err)
+	switch err = m.Close(); {
+	case err == nil:
+		return tag, nil
+	case passed >= ahead: // the validation was among them
+		return tag, &statementError{err}
 	}
-	return tag, nil
+	return tag, v.blameText(ctx, err)
 }
 
 // textAhead is sendAhead as text, and the number of its statements.
