@@ -119,7 +119,10 @@ func operationsCommand(a *app) *cobra.Command {
 		}
 		views := []operationView{}
 		var rows [][]string
-		now := time.Now()
+		now, err := s.global.Now(ctx) // by which leases run
+		if err != nil {
+			return err
+		}
 		for _, o := range ops {
 			v := viewOperation(o, now)
 			views = append(views, v)

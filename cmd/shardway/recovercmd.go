@@ -117,9 +117,13 @@ func (s *session) previewRecovery(ctx context.Context, some catalog.Selection) e
 	if err != nil {
 		return err
 	}
+	now, err := s.global.Now(ctx) // by which leases run
+	if err != nil {
+		return err
+	}
 	views := []recoveredView{}
 	for _, o := range ops {
-		if v := viewOperation(o, time.Now()); v.Lapsed || some.Force {
+		if v := viewOperation(o, now); v.Lapsed || some.Force {
 			views = append(views, recoveredView{operationView: v, Outcome: store.Pending.String()})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/mapfile"
 	"github.com/shardway/shardway/selection"
+	"github.com/shardway/shardway/store"
 )
 
 // routeView is the JSON form of a route.
@@ -28,7 +29,7 @@ type routeView struct {
 	Choice *choiceView `json:"choice,omitempty"`
 	// Explained is there with --explain.
 	Explained *explainView `json:"explain,omitempty"`
-	// unanswered is why the local map has given no answer.
+	// unanswered is why the local map has given no answer, or not the one that is due.
 	unanswered error
 	text       string // the key, for people
 }
@@ -142,6 +143,12 @@ func (s *session) route(ctx context.Context, m shardway.ShardMap, key shardway.K
 		server = v.Choice.Chosen
 	}
 	v.Explained.Validated, v.Explained.Local, v.unanswered = s.validate(ctx, m, key, first, server)
+	if !v.Explained.Validated && v.unanswered == nil {
+		v.unanswered = &hinted{
+			err:  fmt.Errorf("the local map on shard %q %s: %w", v.Shard.Name, v.Explained.Local, store.ErrMapsDiffer),
+			hint: fmt.Sprintf("shardway recovery show %s --map %s lists the differences; while a change is under way there are some", word(v.Shard.Name), word(m.Name)),
+		}
+	}
 	return v, nil
 }
 
