@@ -275,6 +275,35 @@ func TestStreamedHelloTellsOfAnElectionAtOnce(t *testing.T) {
 	}
 }
 
+// A client that knows less than the newest version, or that of a process that is gone, does not wait for a change.
+func TestHelloOfAnOldVersionIsAnsweredAtOnce(t *testing.T) {
+	t.Parallel()
+	c := mongotest.New(t, mongotest.Options{Kind: mongotest.Standalone, Streaming: true})
+	c.Server(0).SetDelay(0) // a change
+	db := connect(t, c).Database("admin")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var now struct {
+		TopologyVersion struct {
+			ProcessID bson.ObjectID `bson:"processId"`
+			Counter   int64         `bson:"counter"`
+		} `bson:"topologyVersion"`
+	}
+	if err := db.RunCommand(ctx, one("hello", 1)).Decode(&now); err != nil || now.TopologyVersion.Counter == 0 {
+		t.Fatal(now, err)
+	}
+	process, counter := now.TopologyVersion.ProcessID, now.TopologyVersion.Counter
+	for _, known := range []bson.D{
+		{{Key: "processId", Value: process}, {Key: "counter", Value: counter - 1}},
+		{{Key: "processId", Value: bson.NewObjectID()}, {Key: "counter", Value: counter}},
+	} {
+		command := bson.D{{Key: "hello", Value: 1}, {Key: "topologyVersion", Value: known}, {Key: "maxAwaitTimeMS", Value: time.Hour.Milliseconds()}}
+		if err := db.RunCommand(ctx, command).Err(); err != nil {
+			t.Errorf("%v: %v", known, err)
+		}
+	}
+}
+
 func TestStopAndRestart(t *testing.T) {
 	t.Parallel()
 	c := mongotest.New(t, mongotest.Options{Kind: mongotest.Sharded, Servers: 2})

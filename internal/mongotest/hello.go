@@ -30,7 +30,7 @@ func (s *Server) greet(l *link, q request) bool {
 		_, ok := s.send(l, q, q.id, document, false)
 		return ok
 	}
-	counter, awaited := q.awaited()
+	counter, awaited := s.awaited(q)
 	if !awaited || !s.cluster.options.Streaming {
 		document, _ := s.hello(q)
 		_, ok := s.send(l, q, q.id, document, false)
@@ -57,11 +57,17 @@ func (s *Server) greet(l *link, q request) bool {
 	}
 }
 
-// awaited returns the counter that the client knows, if it wants to hear of the next only.
-func (q request) awaited() (int64, bool) {
+// awaited returns the counter that the client knows, if it wants to hear of the next only. What it knows of an earlier
+// process is older than everything.
+func (s *Server) awaited(q request) (int64, bool) {
 	version, ok := q.body.Lookup("topologyVersion").DocumentOK()
 	if !ok {
 		return 0, false
+	}
+	s.cluster.mu.Lock()
+	defer s.cluster.mu.Unlock()
+	if id, _ := version.Lookup("processId").ObjectIDOK(); id != s.process {
+		return -1, true
 	}
 	return version.Lookup("counter").AsInt64OK()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -119,6 +120,11 @@ func TestElectionEndsTransactions(t *testing.T) {
 	}
 	if n, err := customers.CountDocuments(bounded(t), bson.D{}); err != nil || n != 0 {
 		t.Errorf("%d documents, %v, want none", n, err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := customers.InsertOne(short, one("_id", 1)); err != nil {
+		t.Errorf("the document of the ended transaction is still held: %v", err)
 	}
 }
 
