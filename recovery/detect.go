@@ -26,7 +26,8 @@ func (r *Recovery) Detect(ctx context.Context, m shardway.ShardMap, ids ...shard
 	err = r.each(ctx, "comparing", len(shards), func(i int) {
 		s, err := r.look(ctx, shards[i])
 		if err == nil {
-			reports[i] = &s.Report
+			report := s.Report // without what it was made from
+			reports[i] = &report
 		} else if !errors.Is(err, shardway.ErrShardNotFound) { // it left the map a moment ago
 			errs[i] = err
 		}
@@ -72,7 +73,7 @@ func (r *Recovery) look(ctx context.Context, shard shardway.Shard) (*sight, erro
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		s, after, err := r.meet(ctx, *row, f)
+		s, after, err := r.meet(ctx, row.Shard, f)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +103,7 @@ func pause(ctx context.Context, d time.Duration) error {
 type moment struct {
 	m      shardway.ShardMap
 	shards []store.ShardRow
-	ops    []store.Operation
+	last   store.Entry // of the history: whatever ends is noted there
 }
 
 func (r *Recovery) moment(ctx context.Context, m shardway.MapID) (*moment, error) {
@@ -128,10 +129,13 @@ func momentOf(ctx context.Context, tx store.Reader, id shardway.MapID) (*moment,
 	if at.m.ID == 0 {
 		return nil, &shardway.LookupError{Map: fmt.Sprint(int64(id)), Err: shardway.ErrMapNotFound}
 	}
-	if at.shards, err = tx.Shards(ctx, id); err != nil {
-		return nil, err
+	for entry, err := range tx.History(ctx, store.HistoryQuery{Map: id, Limit: 1}) {
+		if err != nil {
+			return nil, err
+		}
+		at.last = entry
 	}
-	at.ops, err = tx.Operations(ctx, store.OperationQuery{Map: id})
+	at.shards, err = tx.Shards(ctx, id)
 	return at, err
 }
 
@@ -144,20 +148,30 @@ func (at *moment) shard(id shardway.ShardID) *store.ShardRow {
 	return nil
 }
 
+// same reports whether nothing has ended between two moments. What is under way
+// at the second one is known there as pending.
 func (at *moment) same(other *moment) bool {
-	return at.m.Generation == other.m.Generation && slices.EqualFunc(at.ops, other.ops, func(a, b store.Operation) bool { return a.ID == b.ID && a.Epoch == b.Epoch })
+	return at.m.Generation == other.m.Generation && at.last.Operation == other.last.Operation && at.last.Outcome == other.last.Outcome
 }
 
 // meet reads the global side of a shard whose local side has been read.
-func (r *Recovery) meet(ctx context.Context, row store.ShardRow, f found) (s *sight, after *moment, err error) {
+func (r *Recovery) meet(ctx context.Context, shard shardway.Shard, f found) (s *sight, after *moment, err error) {
 	err = r.view(ctx, func(tx store.Reader) error {
-		if after, err = momentOf(ctx, tx, row.MapID); err != nil {
+		if after, err = momentOf(ctx, tx, shard.MapID); err != nil {
+			return err
+		}
+		row := after.shard(shard.ID)
+		if row == nil {
+			return &shardway.LookupError{Map: after.m.Name, Shard: shard.Name, Err: shardway.ErrShardNotFound}
+		}
+		ops, err := tx.Operations(ctx, store.OperationQuery{Map: shard.MapID})
+		if err != nil {
 			return err
 		}
 		s = &sight{
 			Report: Report{Map: after.m, Shard: row.Shard, State: f.state, StoreID: f.storeID, Operation: row.Operation},
 			found:  f, shards: after.shards,
-			sides: comparison{kind: after.m.Kind, shard: row.ID, pending: spans(after.ops), names: map[shardway.ShardID]string{}},
+			sides: comparison{kind: after.m.Kind, shard: row.ID, pending: spans(ops), names: map[shardway.ShardID]string{}},
 		}
 		s.Map.Generation = 0
 		for _, row := range after.shards {

@@ -137,7 +137,11 @@ func (w *wholesale) readGlobal(ctx context.Context) (at *moment, err error) {
 				w.locked[row.ID] = true
 			}
 		}
-		for _, s := range spans(at.ops) {
+		ops, err := tx.Operations(ctx, store.OperationQuery{Map: w.m.ID})
+		if err != nil {
+			return err
+		}
+		for _, s := range spans(ops) {
 			w.busy = append(w.busy, s.Range)
 		}
 		w.busy = union(w.m.Kind, w.busy)

@@ -51,7 +51,8 @@ type Recovery struct {
 	locals  catalog.Locals
 	catalog *catalog.Catalog
 	cfg     Config
-	told    sync.Mutex // held while Progress is called
+	told    sync.Mutex    // held while Progress is called
+	turn    chan struct{} // full while a change is under way
 }
 
 // New returns a Recovery over the stores of a Catalog.
@@ -65,7 +66,7 @@ func New(global store.Global, locals catalog.Locals, c *catalog.Catalog, cfg Con
 		return nil, &shardway.ArgumentError{Argument: "Timeout", Value: cfg.Timeout.String(), Reason: "is negative"}
 	}
 	cfg.Parallel, cfg.Timeout = cmp.Or(cfg.Parallel, 8), cmp.Or(cfg.Timeout, 30*time.Second)
-	return &Recovery{global: global, locals: locals, catalog: c, cfg: cfg}, nil
+	return &Recovery{global: global, locals: locals, catalog: c, cfg: cfg, turn: make(chan struct{}, 1)}, nil
 }
 
 // each works on n things, several at once, and tells how far it has come.

@@ -253,7 +253,7 @@ func (r *Recovery) carryOut(ctx context.Context, s *sight, ch catalog.Reconcile,
 		e.Result, err = r.catalog.Preview(ctx, ch)
 		return e, err
 	}
-	e.Result, err = r.catalog.Do(ctx, ch)
+	e.Result, err = r.do(ctx, ch)
 	if errors.Is(err, store.ErrMapsDiffer) {
 		err = fmt.Errorf("its local map has changed meanwhile: %w: %w", shardway.ErrStale, err)
 	}
@@ -261,4 +261,16 @@ func (r *Recovery) carryOut(ctx context.Context, s *sight, ch catalog.Reconcile,
 		return Effect{Adopted: e.Adopted, Result: e.Result}, err
 	}
 	return e, nil
+}
+
+// do makes a change, one at a time: each change of a map looks at all that are
+// under way, and those of recovery are long.
+func (r *Recovery) do(ctx context.Context, ch catalog.Change) (catalog.Result, error) {
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return catalog.Result{}, ctx.Err()
+	}
+	defer func() { <-r.turn }()
+	return r.catalog.Do(ctx, ch)
 }
