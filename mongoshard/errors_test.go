@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"github.com/shardway/shardway/internal/mongotest"
 	"github.com/shardway/shardway/mongoshard"
@@ -28,7 +29,7 @@ func brief(c *mongotest.Cluster) *options.ClientOptions {
 }
 
 // wantSelectionError checks the type of an error and what it names.
-func wantSelectionError(t *testing.T, err error, names ...string) *selection.Error {
+func wantSelectionError(t *testing.T, err error, names ...string) selection.Explanation {
 	t.Helper()
 	var failed *mongoshard.Error
 	var none *selection.Error
@@ -40,7 +41,7 @@ func wantSelectionError(t *testing.T, err error, names ...string) *selection.Err
 			t.Errorf("error %q does not name %q", err, name)
 		}
 	}
-	return none
+	return none.Explanation
 }
 
 // Nothing matches: within the selection timeout an error names the deployment,
@@ -54,7 +55,7 @@ func TestNothingMatches(t *testing.T) {
 	err := customers(client).FindOne(bounded(t), bson.D{}).Err()
 	none := wantSelectionError(t, err, c.Server(0).Addr()+",", "replicaSet=rs0", "refuseAll", c.Server(1).Addr(), c.Server(2).Addr())
 	steps := map[selection.Step]int{}
-	for _, v := range none.Explanation.Servers {
+	for _, v := range none.Servers {
 		steps[v.Step]++
 	}
 	if steps[selection.StepPredicate] != 2 || steps[selection.StepRole] != 1 {
@@ -70,6 +71,28 @@ func TestNothingMatches(t *testing.T) {
 }
 
 func refuseAll(selection.ServerInfo) bool { return false }
+
+// What is left to the driver fails with the same error: commands say what
+// dropped each server, reads with a read preference of their own which
+// deployment it was.
+func TestNothingMatchesForTheDriver(t *testing.T) {
+	t.Parallel()
+	c := mongotest.New(t, mongotest.Options{Kind: mongotest.ReplicaSet})
+	c.StepDown()
+	client := open(t, brief(c), mongoshard.Config{})
+	untilKnown(t, client, 3)
+	err := client.Database("app").RunCommand(bounded(t), one("ping", 1)).Err()
+	none := wantSelectionError(t, err, "replicaSet=rs0", "role (secondary)", c.Server(2).Addr())
+	if len(none.Servers) != 3 || !mongo.IsTimeout(err) {
+		t.Errorf("%d servers; error %v", len(none.Servers), err)
+	}
+	tagged := readpref.Secondary(readpref.WithTags("zone", "nowhere"))
+	err = customers(client, ownPreference(tagged)).FindOne(bounded(t), bson.D{}).Err()
+	var failed *mongoshard.Error
+	if !errors.As(err, &failed) || !strings.Contains(failed.Deployment, "replicaSet=rs0") || !mongo.IsTimeout(err) {
+		t.Errorf("error %v", err)
+	}
+}
 
 // The caller's context ends the wait before the selection timeout.
 func TestContextEndsTheWait(t *testing.T) {
@@ -186,13 +209,15 @@ func TestServersThatAreGone(t *testing.T) {
 	client := open(t, brief(c), mongoshard.Config{})
 	err := customers(client).FindOne(bounded(t), bson.D{}).Err()
 	none := wantSelectionError(t, err, c.Server(29).Addr())
-	if len(none.Explanation.Servers) != 30 || len(none.Error()) > 4096 {
-		t.Errorf("%d servers in %d bytes", len(none.Explanation.Servers), len(none.Error()))
+	if len(none.Servers) != 30 || len(err.Error()) > 4096+1024 {
+		t.Errorf("%d servers in %d bytes", len(none.Servers), len(err.Error()))
 	}
 	for i := range c.Servers() {
 		c.Server(i).Restart()
 	}
-	until(t, "a find", func() bool { return customers(client).FindOne(t.Context(), bson.D{}).Err() == mongo.ErrNoDocuments })
+	until(t, "a find", func() bool {
+		return errors.Is(customers(client).FindOne(t.Context(), bson.D{}).Err(), mongo.ErrNoDocuments)
+	})
 }
 
 // Members announce names that do not resolve: the error shows the seeds and

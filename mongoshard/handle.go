@@ -131,7 +131,7 @@ func (h *handle) byDriver(ctx context.Context, selector description.ServerSelect
 	}
 	v, _, err := h.deployment.look()
 	if err != nil {
-		return server, nil
+		return nil, h.deployment.failed(err)
 	}
 	i := v.position(server.Description().Addr)
 	if i < 0 {

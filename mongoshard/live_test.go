@@ -23,6 +23,7 @@ const liveEnv = "SHARDWAY_TEST_MONGODB"
 // A real deployment of any kind: each server that holds data, by a predicate;
 // writes; a transaction where there are some.
 func TestLiveDeployment(t *testing.T) {
+	t.Parallel()
 	uri := os.Getenv(liveEnv)
 	if uri == "" {
 		t.Skipf("set %s to the URI of a MongoDB deployment to test with it; the other tests use an emulator", liveEnv)

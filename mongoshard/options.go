@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/auth"
-	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/session"
 	drivertopology "go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/shardway/shardway/selection"
@@ -55,7 +54,7 @@ func refuse(o *options.ClientOptions) error {
 		return &OptionError{Option: "Auth", Reason: "MONGODB-OIDC keeps its token in two places here, so that a token that expired would not be renewed; use another mechanism"}
 	case o.LocalThreshold != nil && *o.LocalThreshold < 0:
 		return &OptionError{Option: "LocalThreshold", Reason: "it is negative; 0 means the fastest server alone"}
-	case o.ReadPreference != nil && o.ReadPreference.HedgeEnabled() != nil:
+	case o.ReadPreference != nil && o.ReadPreference.HedgeEnabled() != nil: //nolint:staticcheck // it must be refused
 		return &OptionError{Option: "ReadPreference", Reason: "hedged reads are not supported"}
 	}
 	return nil
@@ -107,7 +106,6 @@ func driverConfig(o *options.ClientOptions) (*drivertopology.Config, error) {
 	var current atomic.Pointer[options.DriverInfo]
 	current.Store(&info)
 	settings := []drivertopology.AuthConfigOption{
-		drivertopology.WithAuthConfigClock(new(session.ClusterClock)),
 		drivertopology.WithAuthConfigClientOptions(o),
 		drivertopology.WithAuthConfigDriverInfo(&current),
 	}

@@ -66,7 +66,9 @@ func onlyFirst(c *mongotest.Cluster, command string) (stop func()) {
 				return nil, false
 			}
 			return bson.D{
-				{Key: "ok", Value: 0.0}, {Key: "code", Value: int32(hostUnreachable)}, {Key: "errmsg", Value: "injected"},
+				{Key: "ok", Value: 0.0},
+				{Key: "code", Value: int32(hostUnreachable)},
+				{Key: "errmsg", Value: "injected"},
 				{Key: "errorLabels", Value: bson.A{"RetryableWriteError"}},
 			}, true
 		})

@@ -22,14 +22,14 @@ const nestedEnv = "SHARDWAY_TEST_NESTED"
 
 // The package holds what it promises with each supported version of the driver:
 // the real go command builds and runs its tests with it.
-func TestDriverVersions(t *testing.T) {
+func TestDriverVersions(t *testing.T) { //nolint:paralleltest // each version is a build that uses every core
 	if testing.Short() || os.Getenv(nestedEnv) != "" {
 		t.Skip("other versions of the driver are left out by -short")
 	}
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skipf("other versions of the driver need the go command: %v", err)
 	}
-	for _, version := range otherDrivers {
+	for _, version := range otherDrivers { //nolint:paralleltest // as above
 		t.Run(version, func(t *testing.T) {
 			modfile := driverModfile(t, version)
 			if out, err := goCommand(t, "mod", "download", "-modfile="+modfile, "go.mongodb.org/mongo-driver/v2"); err != nil {

@@ -25,8 +25,9 @@ type view struct {
 // of reports whether v was made of a description: the driver never changes the
 // servers of one, it makes new ones.
 func (v *view) of(d description.Topology) bool {
-	return v.from.Kind == d.Kind && len(v.from.Servers) == len(d.Servers) &&
-		(len(d.Servers) == 0 || &v.from.Servers[0] == &d.Servers[0]) && v.from.CompatibilityErr == d.CompatibilityErr
+	sameFault := v.from.CompatibilityErr == d.CompatibilityErr //nolint:errorlint // the very same, not one like it
+	return v.from.Kind == d.Kind && len(v.from.Servers) == len(d.Servers) && sameFault &&
+		(len(d.Servers) == 0 || &v.from.Servers[0] == &d.Servers[0])
 }
 
 // published is a view and the channel that is closed when the driver makes a
