@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,4 +177,35 @@ func TestProgress(t *testing.T) {
 	}
 	(*progress)(nil).add(1)
 	(*progress)(nil).end()
+}
+
+// On real replicas doctor is silent; a server that is dead, and a prober
+// without rights, are doubts that name the server.
+func TestDoctorReplicas(t *testing.T) {
+	t.Parallel()
+	set := dbtest.NewPostgresSet(t, dbtest.PostgresSetOptions{})
+	r := newReplicated(t, set, grantsOfProber(t, "postgres", ""))
+	if v, code := checkup(t, r.program, "--as", "application"); code != exitOK || len(v.Findings) > 0 {
+		t.Errorf("healthy replicas: exit code %d, %+v", code, v.Findings)
+	}
+	if v, code := checkup(t, r.admin); code != exitOK || len(v.Findings) > 0 {
+		t.Errorf("healthy replicas, as catalog: exit code %d, %+v", code, v.Findings)
+	}
+	doubts := func(what string) {
+		t.Helper()
+		v, code := checkup(t, r.program, "--as", "application")
+		if code != exitOther || len(v.Findings) != 1 || v.Findings[0].Check != "server" || !strings.Contains(v.Findings[0].Text, set.Addr(1)) {
+			t.Errorf("%s: exit code %d, %+v, want one doubt about %s", what, code, v.Findings, set.Addr(1))
+		}
+	}
+	user := strings.TrimPrefix(r.env[withPrefix(r.env, "SHARDWAY_SHARD_USER=")], "SHARDWAY_SHARD_USER=")
+	set.Servers()[0].Exec(t, r.database.Name, fmt.Sprintf(`REVOKE pg_monitor FROM "%s"`, user))
+	set.AwaitReplay(t, 1)
+	doubts("without the prober's rights")
+	set.Kill(t, 1)
+	doubts("a dead secondary")
+}
+
+func withPrefix(all []string, prefix string) int {
+	return slices.IndexFunc(all, func(s string) bool { return strings.HasPrefix(s, prefix) })
 }

@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -434,6 +436,59 @@ func TestLargeNumbers(t *testing.T) {
 			if err != nil || found.Generation != at+7 || seq != at+3 {
 				t.Errorf("generation %d, sequence %d, %v, want %d and %d", found.Generation, seq, err, at+7, at+3)
 			}
+		}
+	})
+}
+
+// ADM-02: the lock by which tables are created and changed is free again after
+// any number of deployments and upgrades on pooled sessions, cancelled ones
+// included, and never in the way of other work on them.
+func TestDeployLockIsFreed(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		db := e.NewDatabase(t)
+		p, pool := placeOf(t, db), db.Open(t)
+		g, l := p.deployed(t), p.local(t)
+		if err := l.Deploy(t.Context(), "id"); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 60 {
+			for _, name := range []string{"store", "local_store"} {
+				mustExec(t, pool, fmt.Sprintf("UPDATE %s SET minor = 0", table(t, e, name)))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			if n%5 == 0 {
+				time.AfterFunc(time.Duration(n)*50*time.Microsecond, cancel) // somewhere in the middle
+			}
+			for _, s := range []store.Upgrader{g, l} {
+				if _, _, err := s.Upgrade(ctx); err != nil && ctx.Err() == nil {
+					t.Fatal(err)
+				}
+			}
+			cancel()
+			if err := g.View(t.Context(), func(tx store.Reader) error { _, err := tx.ShardMaps(t.Context()); return err }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		free := map[dbtest.Engine]string{
+			dbtest.EnginePostgres:  "SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+			dbtest.EngineSQLServer: "SELECT COUNT(*) FROM sys.dm_tran_locks WHERE resource_type = 'APPLICATION' AND resource_database_id = DB_ID()",
+		}
+		if free[e] != "" {
+			var held int
+			scan(t, pool, free[e], &held)
+			if held > 0 {
+				t.Errorf("%d locks are held", held)
+			}
+		}
+		// Another program, on sessions of its own, does not wait.
+		limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, _, err := p.global(t).Upgrade(limited); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := p.local(t).Upgrade(limited); err != nil {
+			t.Error(err)
 		}
 	})
 }
