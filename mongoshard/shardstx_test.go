@@ -20,6 +20,7 @@ import (
 	"github.com/shardway/shardway/mongodb"
 	"github.com/shardway/shardway/mongoshard"
 	"github.com/shardway/shardway/retry"
+	"github.com/shardway/shardway/store"
 )
 
 // promptly repeats transactions without long pauses.
@@ -319,4 +320,30 @@ func TestShardsInTxWhileKeysMoveReally(t *testing.T) {
 		}
 	})
 	chase(s, client.Database(one), client.Database(two), 6)
+}
+
+// A transaction that stays longer than a change may wait: the change is refused,
+// and the key stays where it is.
+func TestShardsInTxStays(t *testing.T) {
+	t.Parallel()
+	s := newShards(t, mongotest.Options{Kind: mongotest.ReplicaSet, Servers: 1})
+	db := s.open(mongoshard.ShardConfig{Retry: promptly})
+	err := db.InTx(bounded(t), 7, nil, func(ctx context.Context, here *mongo.Database) error {
+		_, err := s.catalog.Do(t.Context(), catalog.UpdateMapping{
+			Mapping: s.low, Status: new(shardway.Offline), Drain: store.Drain{Mode: store.DrainNobody, Limit: time.Millisecond},
+		})
+		if !errors.Is(err, store.ErrMappingBusy) {
+			t.Errorf("taking a mapping offline under a transaction = %v", err)
+		}
+		return order(1)(ctx, here)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := db.InTx(bounded(t), 8, nil, order(2)); err != nil {
+		t.Errorf("InTx after a refused change = %v", err)
+	}
+	if n := s.count(plain(t, s.a).Database("one")); n != 2 {
+		t.Errorf("%d documents, want 2", n)
+	}
 }

@@ -101,19 +101,36 @@ func (l *Local) sweep(ctx context.Context, last mongomap.Commit) error {
 	return l.erase(ctx, slices.Compact(dead))
 }
 
-// erase removes marks that never count.
+// erase removes marks that never count. A row whose marks others have changed
+// meanwhile is looked at again.
 func (l *Local) erase(ctx context.Context, marks []string) error {
+	if len(marks) == 0 {
+		return nil
+	}
 	rows := l.db.Collection(mongomap.Rows)
-	for _, mark := range marks {
-		if _, err := rows.DeleteMany(ctx, bson.D{{Key: "added", Value: mark}}); err != nil {
-			return mongomap.Fault(ctx, err)
+	among := bson.D{{Key: "$in", Value: marks}}
+	if _, err := rows.DeleteMany(ctx, bson.D{{Key: "added", Value: among}}); err != nil {
+		return mongomap.Fault(ctx, err)
+	}
+	for {
+		marked, err := l.rows(ctx, bson.D{{Key: "removed", Value: among}})
+		if err != nil || len(marked) == 0 {
+			return err
 		}
-		removed := bson.D{{Key: "removed", Value: mark}}
-		if _, err := rows.UpdateMany(ctx, removed, bson.D{{Key: "$pull", Value: removed}}); err != nil {
+		var writes []mongo.WriteModel
+		for _, r := range marked {
+			rest := slices.DeleteFunc(slices.Clone(r.Removed), func(mark string) bool { return slices.Contains(marks, mark) })
+			change := bson.D{{Key: "$set", Value: bson.D{{Key: "removed", Value: rest}}}}
+			if len(rest) == 0 {
+				change = bson.D{{Key: "$unset", Value: bson.D{{Key: "removed", Value: ""}}}}
+			}
+			as := bson.D{{Key: "_id", Value: r.ID}, {Key: "removed", Value: r.Removed}}
+			writes = append(writes, mongo.NewUpdateOneModel().SetFilter(as).SetUpdate(change))
+		}
+		if _, err := rows.BulkWrite(ctx, writes, options.BulkWrite().SetOrdered(false)); err != nil {
 			return mongomap.Fault(ctx, err)
 		}
 	}
-	return nil
 }
 
 // withdraw erases the marks of an attempt that was not committed. What it does
