@@ -16,7 +16,7 @@ import (
 
 // Bodies that do what they must not: a typed error, nothing is committed that was
 // not, the body is not run again, and the next user has a clean session.
-func TestMisuse(t *testing.T) {
+func TestMisuse(t *testing.T) { //nolint:tparallel // the bodies share one session in turn
 	t.Parallel()
 	update := func(ctx context.Context, tx pgx.Tx) error { return second(tx.Exec(ctx, "UPDATE item SET n = n + 1")) }
 	bodies := map[string]struct {
@@ -47,7 +47,7 @@ func TestMisuse(t *testing.T) {
 		}, 1},
 		"leaves rows open": {func(ctx context.Context, tx pgx.Tx) error {
 			_ = update(ctx, tx)
-			_, err := tx.Query(ctx, "SELECT generate_series(1, 100000)")
+			_, err := tx.Query(ctx, "SELECT generate_series(1, 100000)") //nolint:sqlclosecheck // that is what is tested
 			return err
 		}, 0},
 		"passes over an error": {func(ctx context.Context, tx pgx.Tx) error {
@@ -58,7 +58,7 @@ func TestMisuse(t *testing.T) {
 	}
 	r := newRig(t)
 	db := r.open(pgxshard.Config{MaxOpenPerShard: 1, Retry: quick})
-	for name, c := range bodies {
+	for name, c := range bodies { //nolint:paralleltest // see above
 		t.Run(name, func(t *testing.T) {
 			before := r.one("a", "SELECT n FROM item")
 			runs := 0
@@ -128,7 +128,7 @@ func TestBodyEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, execErr := kept.Exec(ctx, "UPDATE item SET n = n + 1")
-	_, queryErr := kept.Query(ctx, "SELECT 1")
+	_, queryErr := kept.Query(ctx, "SELECT 1") //nolint:sqlclosecheck // there are none
 	_, beginErr := kept.Begin(ctx)
 	_, prepareErr := kept.Prepare(ctx, "x", "SELECT 1")
 	_, copyErr := kept.CopyFrom(ctx, pgx.Identifier{"item"}, []string{"id"}, pgx.CopyFromRows(nil))

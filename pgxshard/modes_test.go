@@ -160,7 +160,7 @@ func testKind(t *testing.T, r *rig, db *pgxshard.DB[int64], key int64, run func(
 		same(t, r, "b", other)
 	}
 
-	r.setStatus(key, shardway.Offline)
+	r.offline(key)
 	before := r.trace("a")
 	refused(t, run(), shardway.ErrMappingOffline)
 	same(t, r, "a", before)
@@ -173,7 +173,7 @@ func testKind(t *testing.T, r *rig, db *pgxshard.DB[int64], key int64, run func(
 	eventually(t, "traces on shard b", func() bool { return r.trace("b") != other })
 	same(t, r, "a", before)
 
-	r.setStatus(key, shardway.Offline)
+	r.offline(key)
 	r.do(catalogDelete(r.mapping(key)))
 	other = r.trace("b")
 	refused(t, run(), shardway.ErrKeyNotMapped)

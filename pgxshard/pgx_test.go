@@ -216,7 +216,8 @@ func TestTags(t *testing.T) {
 	tag := fmt.Sprintf("shardway:m%016x", uint64(r.mapping(5).ID))
 	tagged := func(conn interface {
 		QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	}) (name string) {
+	},
+	) (name string) {
 		t.Helper()
 		if err := conn.QueryRow(ctx, "SELECT current_setting('application_name')").Scan(&name); err != nil {
 			t.Fatal(err)
@@ -253,7 +254,7 @@ func TestTags(t *testing.T) {
 		t.Error("a released Conn still leads to its session")
 	}
 	_, execErr := conn.Exec(ctx, "SELECT 1")
-	_, queryErr := conn.Query(ctx, "SELECT 1")
+	_, queryErr := conn.Query(ctx, "SELECT 1") //nolint:sqlclosecheck // there are none
 	_, beginErr := conn.Begin(ctx)
 	for _, err := range []error{execErr, queryErr, beginErr, query(conn.QueryRow(ctx, "SELECT 1")), conn.SendBatch(ctx, &pgx.Batch{}).Close()} {
 		if !errors.Is(err, pgxshard.ErrReleased) {
@@ -295,7 +296,7 @@ func TestHold(t *testing.T) {
 	if opened != 1 {
 		t.Errorf("%d sessions", opened)
 	}
-	r.setStatus(5, shardway.Offline)
+	r.offline(5)
 	_, err = db.Hold(t.Context(), 5)
 	refused(t, err, shardway.ErrMappingOffline)
 	if n := locks(); n != 0 {

@@ -237,3 +237,18 @@ func TestClose(t *testing.T) {
 		t.Errorf("a configuration that is refused: %v", err)
 	}
 }
+
+// POOL-06: giving up one statement never hits the next one on the session.
+func TestCancelHitsNobodyElse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	db := r.open(pgxshard.Config{MaxOpenPerShard: 1})
+	for range 150 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(time.Millisecond))))
+		_ = query(db.QueryRow(ctx, 5, "SELECT 1 FROM pg_sleep(0.0005)"))
+		cancel()
+		if err := query(db.QueryRow(t.Context(), 5, "SELECT 1 FROM pg_sleep(0.0005)")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -32,11 +32,11 @@ func pooled(t *testing.T) *rig {
 
 // Behind a transaction pooler all kinds of statements and transactions keep
 // their promises, in every exec mode that a pooler lets through.
-func TestPooler(t *testing.T) {
+func TestPooler(t *testing.T) { //nolint:tparallel // the kinds leave their traces in turn
 	t.Parallel()
 	r := pooled(t)
 	key := int64(0)
-	for _, mode := range []pgx.QueryExecMode{0, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+	for _, mode := range []pgx.QueryExecMode{0, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} { //nolint:paralleltest // see above
 		cfg := pgxshard.Config{Pooler: true}
 		if mode != 0 {
 			cfg.Configure = withMode(mode)

@@ -142,7 +142,7 @@ func (w *race) once(ctx context.Context, db *pgxshard.DB[int64], write func(ctx 
 // it is offline.
 func (r *rig) moveRows(from, to string) {
 	r.t.Helper()
-	r.setStatus(5, shardway.Offline)
+	r.offline(5)
 	for key := range int64(raceKeys) {
 		n := r.one(from, "SELECT n FROM item WHERE id = $1", key+1)
 		r.exec(to, "INSERT INTO item (id, n) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n", key+1, n)

@@ -76,7 +76,8 @@ var watched = pgxshard.ServerConfig{LocalThreshold: time.Minute, Heartbeat: 500 
 // port is the server's own port, whichever way one came there.
 func port(ctx context.Context, row interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}) (n int, err error) {
+},
+) (n int, err error) {
 	err = row.QueryRow(ctx, "SELECT inet_server_port()").Scan(&n)
 	return n, err
 }
@@ -114,7 +115,7 @@ func TestCriteria(t *testing.T) {
 	if _, err := reads.Exec(ctx, 5, "UPDATE item SET n = n + 1"); err == nil {
 		t.Error("a secondary took a write")
 	}
-	r.setStatus(5, shardway.Offline)
+	r.offline(5)
 	set.AwaitReplay(t, 2)
 	refused(t, query(reads.QueryRow(ctx, 5, "SELECT 1")), shardway.ErrMappingOffline)
 	e, err := reads.Servers(ctx, "a")

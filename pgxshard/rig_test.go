@@ -157,11 +157,11 @@ func (r *rig) one(shard, sql string, args ...any) (n int64) {
 	return n
 }
 
-func (r *rig) addRange(shard string, low, high int64) shardway.Mapping {
+func (r *rig) addRange(shard string, low, high int64) {
 	r.t.Helper()
-	return r.do(catalog.AddMappings{Map: r.m, New: []catalog.NewMapping{{
+	r.do(catalog.AddMappings{Map: r.m, New: []catalog.NewMapping{{
 		Range: shardway.Range{Low: shardway.Int64Key(low), High: shardway.Int64Key(high)}, ShardID: r.shards[shard].ID,
-	}}}).Mappings[0]
+	}}})
 }
 
 // mapping returns the mapping of a key as the store has it.
@@ -174,15 +174,16 @@ func (r *rig) mapping(key int64) shardway.Mapping {
 	return m
 }
 
-func (r *rig) setStatus(key int64, status shardway.MappingStatus) {
+func (r *rig) offline(key int64) {
 	r.t.Helper()
+	status := shardway.Offline
 	r.do(catalog.UpdateMapping{Mapping: r.mapping(key), Status: &status})
 }
 
 // move gives a mapping to another shard.
 func (r *rig) move(key int64, shard string) {
 	r.t.Helper()
-	r.setStatus(key, shardway.Offline)
+	r.offline(key)
 	id, online := r.shards[shard].ID, shardway.Online
 	r.do(catalog.UpdateMapping{Mapping: r.mapping(key), ShardID: &id, Status: &online})
 }

@@ -113,16 +113,35 @@ func (r *rows) Conn() *pgx.Conn {
 // failedRows are the rows of a query that failed.
 type failedRows struct{ err error }
 
-func (failedRows) Close()                                       {}
-func (r failedRows) Err() error                                 { return r.err }
-func (failedRows) CommandTag() pgconn.CommandTag                { return pgconn.CommandTag{} }
+// Close does nothing.
+func (failedRows) Close() {}
+
+// Err returns the error.
+func (r failedRows) Err() error { return r.err }
+
+// CommandTag returns nothing.
+func (failedRows) CommandTag() pgconn.CommandTag { return pgconn.CommandTag{} }
+
+// FieldDescriptions returns nothing.
 func (failedRows) FieldDescriptions() []pgconn.FieldDescription { return nil }
-func (failedRows) Next() bool                                   { return false }
-func (r failedRows) Scan(...any) error                          { return r.err }
-func (r failedRows) Values() ([]any, error)                     { return nil, r.err }
-func (failedRows) RawValues() [][]byte                          { return nil }
-func (failedRows) Conn() *pgx.Conn                              { return nil }
-func (failedRows) TypeMap() *pgtype.Map                         { return nil }
+
+// Next is false.
+func (failedRows) Next() bool { return false }
+
+// Scan returns the error.
+func (r failedRows) Scan(...any) error { return r.err }
+
+// Values returns the error.
+func (r failedRows) Values() ([]any, error) { return nil, r.err }
+
+// RawValues returns nothing.
+func (failedRows) RawValues() [][]byte { return nil }
+
+// Conn returns nothing.
+func (failedRows) Conn() *pgx.Conn { return nil }
+
+// TypeMap returns nothing.
+func (failedRows) TypeMap() *pgtype.Map { return nil }
 
 // row is the one row of a query.
 type row struct{ rows pgx.Rows }

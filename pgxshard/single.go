@@ -235,9 +235,10 @@ func (v *visit) query(ctx context.Context, c call) (r *rows, err error) {
 		if err != nil {
 			return nil, err
 		}
-		r.Rows, _ = br.Query() // its error is that of the rows too
+		r.Rows, err = br.Query() // its error is that of the rows too
 		r.end = br.Close
-		_, r.traced = v.pool.tracer.(pgx.BatchTracer) // else these rows tell the end themselves
+		_, ofBatches := v.pool.tracer.(pgx.BatchTracer)
+		r.traced = ofBatches || err != nil // else these rows tell the end themselves
 		return r, nil
 	}
 	p, err := v.pipelined(ctx, &c)

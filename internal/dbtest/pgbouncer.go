@@ -67,6 +67,7 @@ func NewPgBouncer(t testing.TB, s *Server, o PgBouncerOptions) *PgBouncer {
 }
 
 func startPgBouncer(t testing.TB, program, home string, as *syscall.Credential, s *Server, o PgBouncerOptions) (*PgBouncer, error) {
+	t.Helper()
 	port, release, err := reservePort()
 	if err != nil {
 		return nil, err
