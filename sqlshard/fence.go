@@ -1,6 +1,7 @@
 package sqlshard
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -103,6 +104,9 @@ func (s *session) beginAsking(ctx context.Context, opts driver.TxOptions, questi
 		}
 		return s.pool.asker.BeginAsking(ctx, s.Conn, opts, question, values)
 	}
+	if text, err := s.compound(ctx, opts, question, args); text != "" || err != nil {
+		return s.beginBy(ctx, text, err)
+	}
 	tx, err := s.beginAlone(ctx, opts)
 	if err != nil {
 		return nil, 0, false, err
@@ -112,6 +116,38 @@ func (s *session) beginAsking(ctx context.Context, opts driver.TxOptions, questi
 	return tx, answer[0], found, err
 }
 
+// compound returns the one statement that does both, where the engine has such
+// a thing.
+func (s *session) compound(ctx context.Context, opts driver.TxOptions, question string, args []driver.NamedValue) (string, error) {
+	d := s.pool.engine.dialect
+	if d.Name() != "mysql" {
+		return "", nil
+	}
+	version, err := s.version(ctx)
+	if err != nil {
+		return "", err
+	}
+	values := make([]any, len(args))
+	for i, a := range args {
+		values[i] = a.Value
+	}
+	return d.Compound(version, int(opts.Isolation), opts.ReadOnly, question, values...), nil
+}
+
+// beginBy begins a transaction by a statement that asks too.
+func (s *session) beginBy(ctx context.Context, text string, err error) (driver.Tx, int64, bool, error) {
+	e, ok := s.Conn.(driver.ExecerContext)
+	if err != nil || !ok {
+		return nil, 0, false, cmp.Or(err, errNoTransactions)
+	}
+	var answer [1]int64
+	found, err := s.ask(ctx, text, nil, answer[:])
+	return &written{conn: e, ctx: ctx, d: s.pool.engine.dialect}, answer[0], found, err
+}
+
+// errNoTransactions is a driver that is too old.
+var errNoTransactions = errors.New("the driver cannot begin transactions with options")
+
 // beginAlone begins a transaction. One that writes takes the place of the
 // single writer at once, where there is only one.
 func (s *session) beginAlone(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
@@ -120,7 +156,7 @@ func (s *session) beginAlone(ctx context.Context, opts driver.TxOptions) (driver
 	if !d.SingleWriter || opts.ReadOnly || !ok {
 		b, ok := s.Conn.(driver.ConnBeginTx)
 		if !ok {
-			return nil, errors.New("the driver cannot begin transactions with options")
+			return nil, errNoTransactions
 		}
 		return b.BeginTx(ctx, opts)
 	}

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Each statement of docs/guarantees.md names a test that exists.
+// Each statement of docs/guarantees.md names a test that exists. What draining
+// cannot do needs none.
 func TestGuaranteesHaveTests(t *testing.T) {
 	t.Parallel()
 	const folder = "../docs"
@@ -18,11 +19,13 @@ func TestGuaranteesHaveTests(t *testing.T) {
 	}
 	link := regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)\)`)
 	statements := 0
-	for _, statement := range regexp.MustCompile(`(?m)^- `).Split(string(text), -1)[1:] {
+	draining := strings.Index(string(text), "\n## Draining")
+	promises := len(regexp.MustCompile(`(?m)^- `).FindAllString(string(text[:draining]), -1))
+	for i, statement := range regexp.MustCompile(`(?m)^- `).Split(string(text), -1)[1:] {
 		statement, _, _ = strings.Cut(statement, "\n\n")
 		statements++
 		named := link.FindAllStringSubmatch(statement, -1)
-		if len(named) == 0 {
+		if len(named) == 0 && i < promises {
 			t.Errorf("no test holds this: %s", statement)
 		}
 		for _, n := range named {

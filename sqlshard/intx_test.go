@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/shardway/shardway"
@@ -37,6 +38,28 @@ func (r *rig) adds(id int64) func(context.Context, *sql.Tx) error {
 	}
 }
 
+// isolation returns the level of a transaction that has written, empty where the
+// engine does not tell.
+func (r *rig) isolation(tx *sql.Tx) (level string) {
+	r.t.Helper()
+	text := map[dbtest.Engine]string{
+		dbtest.EnginePostgres: "SELECT upper(current_setting('transaction_isolation'))",
+		dbtest.EngineMySQL:    "SELECT trx_isolation_level FROM information_schema.INNODB_TRX WHERE trx_mysql_thread_id = CONNECTION_ID()",
+	}[r.kind]
+	if text == "" {
+		return ""
+	}
+	if r.kind == dbtest.EngineMySQL { // its answers are up to 100 ms old
+		if _, err := tx.ExecContext(r.t.Context(), "SELECT SLEEP(0.12)"); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if err := tx.QueryRowContext(r.t.Context(), text).Scan(&level); err != nil {
+		r.t.Fatal(err)
+	}
+	return level
+}
+
 // items counts the rows that were added on a shard.
 func (r *rig) items(shard string) (n int) {
 	r.t.Helper()
@@ -65,7 +88,16 @@ func TestInTx(t *testing.T) {
 		for _, shard := range []string{"a", "b"} {
 			for _, level := range levels {
 				id++
-				if err := db.InTx(t.Context(), 7, &sqlshard.TxOptions{Isolation: level}, r.adds(id)); err != nil {
+				err := db.InTx(t.Context(), 7, &sqlshard.TxOptions{Isolation: level}, func(ctx context.Context, tx *sql.Tx) error {
+					if err := r.adds(id)(ctx, tx); err != nil {
+						return err
+					}
+					if got := r.isolation(tx); level != sql.LevelDefault && got != "" && got != strings.ToUpper(level.String()) {
+						t.Errorf("asked for %v, got %s", level, got)
+					}
+					return nil
+				})
+				if err != nil {
 					t.Fatalf("%v on %s: %v", level, shard, err)
 				}
 			}

@@ -175,17 +175,25 @@ func (s *session) positions(ctx context.Context) (dialect.Positions, bool, error
 	if p, ok := d.Positions(""); !ok || d.Name() != "mysql" {
 		return p, ok, nil
 	}
-	version := s.pool.version.Load()
-	if version == nil {
-		text, err := s.text(ctx, "SELECT VERSION()")
-		if err != nil {
-			return dialect.Positions{}, false, err
-		}
-		version = &text
-		s.pool.version.Store(version)
+	version, err := s.version(ctx)
+	if err != nil {
+		return dialect.Positions{}, false, err
 	}
-	p, ok := d.Positions(*version)
+	p, ok := d.Positions(version)
 	return p, ok, nil
+}
+
+// version returns what MySQL or MariaDB says it is. A pool asks once.
+func (s *session) version(ctx context.Context) (string, error) {
+	if known := s.pool.version.Load(); known != nil {
+		return *known, nil
+	}
+	text, err := s.text(ctx, "SELECT VERSION()")
+	if err != nil {
+		return "", err
+	}
+	s.pool.version.Store(&text)
+	return text, nil
 }
 
 // text runs a query of our own with one text as its answer.

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -211,4 +212,38 @@ func (d *Dialect) EndedByServer(err error) bool {
 		return d == &mysql && (strings.Contains(text, "invalid connection") || strings.Contains(text, "bad connection"))
 	}
 	return slices.Contains(endedCodes[d.name], d.codes.match(code))
+}
+
+// Compound returns one statement that begins a transaction and asks a question
+// in it, for an engine that takes such a thing as a text: MariaDB. It is empty
+// for others. version is the text of SELECT VERSION(); level is a number of
+// database/sql. Arguments are whole numbers and tags; the question has ? for
+// them.
+func (d *Dialect) Compound(version string, level int, readOnly bool, question string, args ...any) string {
+	if d != &mysql || !strings.Contains(strings.ToLower(version), "mariadb") {
+		return ""
+	}
+	text := "BEGIN NOT ATOMIC "
+	if name := levelNames[level]; name != "" {
+		text += "SET TRANSACTION ISOLATION LEVEL " + name + "; "
+	}
+	text += "START TRANSACTION"
+	if readOnly {
+		text += " READ ONLY"
+	}
+	for _, a := range args {
+		literal := ""
+		switch a := a.(type) {
+		case int64:
+			literal = strconv.FormatInt(a, 10)
+		case string:
+			literal = "'" + a + "'" // a tag has nothing to escape
+		}
+		question = strings.Replace(question, "?", literal, 1)
+	}
+	return text + "; " + question + "; END"
+}
+
+var levelNames = map[int]string{
+	readUncommitted: "READ UNCOMMITTED", readCommitted: "READ COMMITTED", repeatableRead: "REPEATABLE READ", serializable: "SERIALIZABLE",
 }

@@ -320,3 +320,20 @@ func TestHasIsolation(t *testing.T) {
 		}
 	}
 }
+
+func TestCompound(t *testing.T) {
+	t.Parallel()
+	d := dialectOf(t, "mysql")
+	got := d.Compound("10.11.6-MariaDB", 4, true, d.ValidateTaggedTx(), dialect.Tag(9), int64(9))
+	want := `BEGIN NOT ATOMIC SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION READ ONLY; ` +
+		`SELECT status, @shardway_mapping := 'shardway:m0000000000000009' FROM shardway_local_mappings WHERE mapping_id = 9; END`
+	if got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	if got := d.Compound("8.4.0", 0, false, "SELECT 1"); got != "" {
+		t.Errorf("MySQL is sent %s", got)
+	}
+	if got := dialectOf(t, "postgres").Compound("MariaDB", 0, false, "SELECT 1"); got != "" {
+		t.Errorf("PostgreSQL is sent %s", got)
+	}
+}
