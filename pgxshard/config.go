@@ -87,7 +87,7 @@ type Config struct {
 	Pooler bool
 	// Configure, when set, changes the configuration of each pool before it
 	// opens: tracer, type map by AfterConnect, exec mode, lifetimes. MaxConns is
-	// set by the fields above.
+	// set by the fields above, and no session is opened in advance.
 	Configure func(*pgxpool.Config) error
 	// Logger gets what no caller is told: pools closed because their shard has
 	// moved, sessions found broken, primaries that are no more; at debug level
