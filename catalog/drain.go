@@ -41,8 +41,11 @@ func (c *Catalog) apply(ctx context.Context, op *store.Operation, local store.Lo
 		now := how
 		left := time.Until(deadline)
 		last := how.Mode == store.DrainAtOnce || left <= part
+		if !last && how.Mode == store.DrainThenEnd {
+			now.Mode = store.DrainPart
+		}
 		if !last {
-			now = store.Drain{Mode: store.DrainNobody, Limit: part}
+			now.Limit = part
 		} else if how.Mode != store.DrainAtOnce {
 			now.Limit = max(left, 1)
 		}

@@ -138,6 +138,73 @@ func (f *fleet) killDrained(t *testing.T, change func(world) catalog.Change, x e
 	return true
 }
 
+// A client that dies after its local commit may not have ended all sessions:
+// who finishes its change does.
+func TestRecoveryEndsSessions(t *testing.T) {
+	t.Parallel()
+	f := drained[0]
+	f.enter(t)
+	f.require(t)
+	s := f.take(t, true)
+	r, w := s.rig(t), s.world
+	dying := &faults{rig: r, at: 2, kind: killAfter}
+	_, err := dying.client(catalog.Config{Lease: time.Minute}).Do(t.Context(), catalog.UpdateMapping{Mapping: w.a, Status: ptr(shardway.Offline)})
+	if err == nil || dying.label != "local s1" {
+		t.Fatalf("the client did not die at the local commit: %q, %v", dying.label, err)
+	}
+	late, other := s.tagged(t, w.a), s.tagged(t, w.c)
+	done, err := r.client(catalog.Config{}).Recover(t.Context(), true)
+	if err != nil || len(done) != 1 || done[0].Outcome != store.Done {
+		t.Fatalf("Recover = %+v, %v", done, err)
+	}
+	if _, err := s.number(t, late); err == nil {
+		t.Error("a session goes on whose mapping has left")
+	}
+	if _, err := s.number(t, other); err != nil {
+		t.Errorf("another mapping's session: %v", err)
+	}
+}
+
+// tagged is a session with the tag of a mapping that may be gone.
+func (s *site) tagged(t *testing.T, m shardway.Mapping) worker {
+	t.Helper()
+	w := s.session(t)
+	if _, err := w.ExecContext(t.Context(), "SELECT set_config('application_name', $1, false)", dialect.Tag(int64(m.ID))); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// Sessions that are checked out are ended as soon as the mapping leaves, whatever
+// the limit, and none when nobody is to be ended.
+func TestDrainOfSessionsCheckedOut(t *testing.T) {
+	t.Parallel()
+	f := drained[0]
+	f.enter(t)
+	f.require(t)
+	for name, d := range map[string]store.Drain{
+		"default": {}, "long": {Limit: time.Hour}, "at once": {Mode: store.DrainAtOnce}, "nobody": {Mode: store.DrainNobody},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := f.take(t, true)
+			r, w := s.rig(t), s.world
+			mine, other := s.tagged(t, w.a), s.tagged(t, w.c)
+			res := do(t, r.client(catalog.Config{}), catalog.UpdateMapping{Mapping: w.a, Status: ptr(shardway.Offline), Drain: d})
+			want := store.Drained{Ended: 1}
+			if d.Mode == store.DrainNobody {
+				want = store.Drained{}
+			}
+			if _, err := s.number(t, mine); (err == nil) != (want.Ended == 0) || res.Drained != want {
+				t.Errorf("drained %+v, and the session says %v", res.Drained, err)
+			}
+			if _, err := s.number(t, other); err != nil {
+				t.Errorf("another mapping's session: %v", err)
+			}
+		})
+	}
+}
+
 // busyLocal is a local store whose mapping is in use for some time.
 type busyLocal struct {
 	store.Local
@@ -157,7 +224,7 @@ func (l busyLocal) Step(ctx context.Context, s store.LocalStep) (store.StepState
 		return l.Local.Step(ctx, s)
 	}
 	time.Sleep(s.Drain.Wait()) // fake time
-	if s.Drain.Mode == store.DrainNobody {
+	if s.Drain.Mode == store.DrainNobody || s.Drain.Mode == store.DrainPart {
 		return 0, &store.BusyError{Map: s.Map, Mappings: s.Taken()}
 	}
 	s.Drained.Ended++
@@ -181,8 +248,8 @@ func TestDrainWithinTheLease(t *testing.T) {
 		met    store.Drained
 		err    error
 	}{
-		"default":      {offline(store.Drain{}), time.Hour, []string{"mode 2, 1s of 4s", "mode 2, 1s of 3s", "mode 2, 1s of 4s", "mode 2, 1s of 3s", "mode 0, 1s of 4s"}, store.Drained{Waited: 1, Ended: 1}, nil},
-		"in time":      {offline(store.Drain{Limit: time.Minute}), 1500 * time.Millisecond, []string{"mode 2, 1s of 4s", "mode 2, 1s of 3s"}, store.Drained{Waited: 1}, nil},
+		"default":      {offline(store.Drain{}), time.Hour, []string{"mode 3, 1s of 4s", "mode 3, 1s of 3s", "mode 3, 1s of 4s", "mode 3, 1s of 3s", "mode 0, 1s of 4s"}, store.Drained{Waited: 1, Ended: 1}, nil},
+		"in time":      {offline(store.Drain{Limit: time.Minute}), 1500 * time.Millisecond, []string{"mode 3, 1s of 4s", "mode 3, 1s of 3s"}, store.Drained{Waited: 1}, nil},
 		"at once":      {offline(store.Drain{Mode: store.DrainAtOnce}), time.Hour, []string{"mode 1, 0s of 4s"}, store.Drained{Waited: 1, Ended: 1}, nil},
 		"nobody":       {offline(store.Drain{Mode: store.DrainNobody, Limit: 1500 * time.Millisecond}), time.Hour, []string{"mode 2, 1s of 4s", "mode 2, 500ms of 3s"}, store.Drained{}, store.ErrMappingBusy},
 		"those stay":   {split, time.Hour, []string{"mode 2, 1s of 4s", "mode 2, 1s of 3s"}, store.Drained{}, store.ErrMappingBusy},
@@ -224,7 +291,7 @@ func TestDrainLimitBelowZero(t *testing.T) {
 	for _, ch := range []catalog.Change{
 		catalog.UpdateMapping{Mapping: w.a, Status: ptr(shardway.Offline), Drain: below},
 		catalog.UpdateShard{Shard: w.s1, Status: ptr(shardway.ShardOffline), Drain: below},
-		catalog.UpdateMapping{Mapping: w.a, Status: ptr(shardway.Offline), Drain: store.Drain{Mode: 3}},
+		catalog.UpdateMapping{Mapping: w.a, Status: ptr(shardway.Offline), Drain: store.Drain{Mode: 4}},
 	} {
 		_, err := r.client(catalog.Config{}).Do(t.Context(), ch)
 		var argument *shardway.ArgumentError

@@ -59,7 +59,8 @@ func TestDrainAdapter(t *testing.T) {
 	}
 
 	r := do(t, a.catalog, catalog.UpdateMapping{Mapping: a.mine, Status: ptr(shardway.Offline), Drain: store.Drain{Limit: 100 * time.Millisecond}})
-	if r.Drained.Waited < 2 || r.Drained.Ended != 3 || r.Drained.Left != 0 {
+	// The transaction is tried again at once, and may meet its end once more.
+	if r.Drained.Waited < 2 || r.Drained.Ended < 3 || r.Drained.Left != 0 {
 		t.Errorf("drained %+v", r.Drained)
 	}
 	if err := <-mine; err == nil {

@@ -39,6 +39,10 @@ const (
 	DrainThenEnd DrainMode = 0 // wait up to the limit, then end sessions
 	DrainAtOnce  DrainMode = 1 // do not wait, end sessions
 	DrainNobody  DrainMode = 2 // wait up to the limit, then give the change up: no session is ended
+	// DrainPart is a part of a longer wait: who is in the way when the limit is
+	// over is not ended, and the step is refused. When nobody is, it is as
+	// DrainThenEnd.
+	DrainPart DrainMode = 3
 )
 
 // Check returns an [shardway.ArgumentError] for a negative limit or an unknown mode.
@@ -46,7 +50,7 @@ func (d Drain) Check() error {
 	if d.Limit < 0 {
 		return &shardway.ArgumentError{Argument: "drain limit", Value: d.Limit.String(), Reason: "is negative"}
 	}
-	if d.Mode > DrainNobody {
+	if d.Mode > DrainPart {
 		return &shardway.ArgumentError{Argument: "drain mode", Value: fmt.Sprint(uint8(d.Mode)), Reason: "is not a drain mode"}
 	}
 	return nil

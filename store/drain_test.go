@@ -101,7 +101,7 @@ func ranges(kind shardway.MapKind, all []shardway.Mapping) (text []string) {
 func TestDrainCheck(t *testing.T) {
 	t.Parallel()
 	for name, d := range map[string]store.Drain{
-		"drain limit": {Limit: -1}, "drain mode": {Mode: 3},
+		"drain limit": {Limit: -1}, "drain mode": {Mode: 4},
 	} {
 		var e *shardway.ArgumentError
 		if err := d.Check(); !errors.As(err, &e) || e.Argument != name {

@@ -48,10 +48,13 @@ func (b *database) newDraining(s *store.LocalStep) *draining {
 	}
 }
 
-// ends reports whether the step may end sessions.
+// ends reports whether the step may end sessions once the mapping leaves.
 func (d *draining) ends() bool {
 	return len(d.leaving) > 0 && d.step.Drain.Mode != store.DrainNobody && d.how.Own != ""
 }
+
+// clears reports whether the step may end sessions that are in its way.
+func (d *draining) clears() bool { return d.ends() && d.step.Drain.Mode != store.DrainPart }
 
 // start waits for its turn and learns how the engine does it.
 func (d *draining) start(ctx context.Context) (release func(), err error) {
@@ -152,7 +155,7 @@ func (d *draining) exclude(ctx context.Context, t *transaction) error {
 		return err
 	}
 	gone, staying := d.leaving, d.staying()
-	if !d.ends() {
+	if !d.clears() {
 		gone, staying = nil, d.taken
 	}
 	var own, patience int64
@@ -415,7 +418,7 @@ func (d *draining) busy(trouble error) error {
 		e.Users = append(e.Users[:maxShown], "others")
 	}
 	d.explain(e, trouble)
-	if e.Reason == "" && d.ends() && d.waited[0] != "" {
+	if e.Reason == "" && d.clears() && d.waited[0] != "" {
 		e.Reason = d.waited[0] + " cannot be ended from here"
 	}
 	return e
