@@ -1,6 +1,7 @@
 package mongotest
 
 import (
+	"errors"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -286,7 +287,8 @@ func done(more ...bson.E) bson.D {
 // failed is the reply to an error of the whole command. In a transaction it ends it, as in MongoDB.
 func (c *call) failed(err error) bson.D {
 	code := int32(codeBadValue)
-	if w, ok := err.(*writeError); ok {
+	var w *writeError
+	if errors.As(err, &w) {
 		code = w.code
 	}
 	if c.t == nil {

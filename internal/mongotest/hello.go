@@ -124,7 +124,7 @@ func (s *Server) hello(q request) (bson.D, int64) {
 		bson.E{Key: "maxMessageSizeBytes", Value: int32(maxMessageBytes)},
 		bson.E{Key: "maxWriteBatchSize", Value: int32(maxBatch)},
 		bson.E{Key: "localTime", Value: bson.NewDateTimeFromTime(time.Now())},
-		bson.E{Key: "connectionId", Value: int32(s.replies.Load())},
+		bson.E{Key: "connectionId", Value: s.replies.Load()},
 		bson.E{Key: "minWireVersion", Value: int32(0)},
 		bson.E{Key: "maxWireVersion", Value: int32(s.maxWire)},
 		bson.E{Key: "readOnly", Value: false},
@@ -173,6 +173,7 @@ func (s *Server) member() bson.D {
 		d = append(d, bson.E{Key: "hidden", Value: true}, bson.E{Key: "passive", Value: true})
 	case Arbiter:
 		d = append(d, bson.E{Key: "arbiterOnly", Value: true})
+	case Secondary, Recovering, Ghost: // nothing more
 	}
 	if len(s.tags) > 0 {
 		d = append(d, bson.E{Key: "tags", Value: s.tags})

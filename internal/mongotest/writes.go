@@ -1,6 +1,8 @@
 package mongotest
 
 import (
+	"errors"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -144,34 +146,35 @@ func (c *call) deleteAll(ns string, filter, sort bson.D, multi bool) (n int, bef
 }
 
 // statements does each element of a list until one fails, or all of them if the command is unordered.
-func (c *call) statements(list string, each func(i int, d bson.D) error) (errors bson.A, err error) {
+func (c *call) statements(list string, each func(i int, d bson.D) error) (refused bson.A, err error) {
 	documents, _ := c.field(list).(bson.A)
 	ordered, given := get(c.body, "ordered")
 	for i, v := range documents {
 		d, _ := v.(bson.D)
 		err := each(i, d)
-		w, ofStatement := err.(*writeError)
+		var w *writeError
+		ofStatement := errors.As(err, &w)
 		switch {
 		case err == nil:
 			continue
 		case !ofStatement || c.t != nil && w.code == codeWriteConflict:
 			return nil, err
 		}
-		errors = append(errors, bson.D{{Key: "index", Value: int32(i)}, {Key: "code", Value: w.code}, {Key: "errmsg", Value: w.text}})
+		refused = append(refused, bson.D{{Key: "index", Value: int32(i)}, {Key: "code", Value: w.code}, {Key: "errmsg", Value: w.text}})
 		if !given || truth(ordered) || c.t != nil {
 			break
 		}
 	}
-	return errors, nil
+	return refused, nil
 }
 
 // wrote is the reply of a write; in a transaction an error of a statement ends it.
-func (c *call) wrote(reply bson.D, errors bson.A, err error) bson.D {
+func (c *call) wrote(reply bson.D, refused bson.A, err error) bson.D {
 	if err != nil {
 		return c.failed(err)
 	}
-	if len(errors) > 0 {
-		reply = append(reply, bson.E{Key: "writeErrors", Value: errors})
+	if len(refused) > 0 {
+		reply = append(reply, bson.E{Key: "writeErrors", Value: refused})
 		if c.t != nil {
 			c.server.cluster.memory.end(c.t, txnAborted)
 		}
@@ -181,14 +184,14 @@ func (c *call) wrote(reply bson.D, errors bson.A, err error) bson.D {
 
 func doInsert(c *call) bson.D {
 	n := 0
-	errors, err := c.statements("documents", func(_ int, d bson.D) error {
+	refused, err := c.statements("documents", func(_ int, d bson.D) error {
 		err := c.insertOne(c.ns(), d)
 		if err == nil {
 			n++
 		}
 		return err
 	})
-	return c.wrote(bson.D{{Key: "n", Value: int32(n)}}, errors, err)
+	return c.wrote(bson.D{{Key: "n", Value: int32(n)}}, refused, err)
 }
 
 func statement(d bson.D) change {
@@ -200,7 +203,7 @@ func statement(d bson.D) change {
 func doUpdate(c *call) bson.D {
 	n, modified := 0, 0
 	var upserted bson.A
-	errors, err := c.statements("updates", func(i int, d bson.D) error {
+	refused, err := c.statements("updates", func(i int, d bson.D) error {
 		t, _, _, err := c.updateAll(c.ns(), statement(d))
 		n, modified = n+t.n, modified+t.modified
 		if t.upserted != nil {
@@ -212,19 +215,19 @@ func doUpdate(c *call) bson.D {
 	if len(upserted) > 0 {
 		reply = append(reply, bson.E{Key: "upserted", Value: upserted})
 	}
-	return c.wrote(reply, errors, err)
+	return c.wrote(reply, refused, err)
 }
 
 func doDelete(c *call) bson.D {
 	n := 0
-	errors, err := c.statements("deletes", func(_ int, d bson.D) error {
+	refused, err := c.statements("deletes", func(_ int, d bson.D) error {
 		filter, _ := value(d, "q").(bson.D)
 		limit, _ := whole(value(d, "limit"))
 		deleted, _, err := c.deleteAll(c.ns(), filter, nil, limit != 1)
 		n += deleted
 		return err
 	})
-	return c.wrote(bson.D{{Key: "n", Value: int32(n)}}, errors, err)
+	return c.wrote(bson.D{{Key: "n", Value: int32(n)}}, refused, err)
 }
 
 func doFindAndModify(c *call) bson.D {
@@ -263,7 +266,7 @@ func doBulkWrite(c *call) bson.D {
 	names, _ := c.field("nsInfo").(bson.A)
 	sums := map[string]int32{}
 	var results []bson.D
-	errors, err := c.statements("ops", func(i int, d bson.D) error {
+	refused, err := c.statements("ops", func(i int, d bson.D) error {
 		index, _ := whole(d[0].Value)
 		if index < 0 || index >= int64(len(names)) {
 			return unknownError("a namespace outside nsInfo")
@@ -279,17 +282,20 @@ func doBulkWrite(c *call) bson.D {
 	if err != nil {
 		return c.failed(err)
 	}
-	for _, e := range errors {
+	for _, e := range refused {
 		d, _ := e.(bson.D)
 		results = append(results, bson.D{
-			{Key: "ok", Value: 0.0}, {Key: "idx", Value: d[0].Value}, {Key: "code", Value: d[1].Value},
-			{Key: "errmsg", Value: d[2].Value}, {Key: "n", Value: int32(0)},
+			{Key: "ok", Value: 0.0},
+			{Key: "idx", Value: d[0].Value},
+			{Key: "code", Value: d[1].Value},
+			{Key: "errmsg", Value: d[2].Value},
+			{Key: "n", Value: int32(0)},
 		})
 	}
-	if len(errors) > 0 && c.t != nil {
+	if len(refused) > 0 && c.t != nil {
 		c.server.cluster.memory.end(c.t, txnAborted)
 	}
-	reply := bson.D{batchReply("firstBatch", 0, "admin.$cmd.bulkWrite", results, false), {Key: "nErrors", Value: int32(len(errors))}}
+	reply := bson.D{batchReply("firstBatch", 0, "admin.$cmd.bulkWrite", results, false), {Key: "nErrors", Value: int32(len(refused))}}
 	for _, name := range []string{"nInserted", "nMatched", "nModified", "nUpserted", "nDeleted"} {
 		reply = append(reply, bson.E{Key: name, Value: sums[name]})
 	}

@@ -12,8 +12,10 @@ func TestTally(t *testing.T) {
 	t.Parallel()
 	tally := served.New("find")
 	for _, e := range []event.CommandFinishedEvent{
-		{CommandName: "find", ConnectionID: "db2:27017[-7]"}, {CommandName: "find", ConnectionID: "[::1]:27017[-1]"},
-		{CommandName: "insert", ConnectionID: "db2:27017[-7]"}, {CommandName: "find", ConnectionID: "db2:27017[-9]"},
+		{CommandName: "find", ConnectionID: "db2:27017[-7]"},
+		{CommandName: "find", ConnectionID: "[::1]:27017[-1]"},
+		{CommandName: "insert", ConnectionID: "db2:27017[-7]"},
+		{CommandName: "find", ConnectionID: "db2:27017[-9]"},
 	} {
 		tally.Monitor().Succeeded(t.Context(), &event.CommandSucceededEvent{CommandFinishedEvent: e})
 	}
