@@ -112,6 +112,7 @@ func (s *session) mappingChange(ctx context.Context, m shardway.ShardMap, shards
 			return nil, &shardway.LookupError{Map: m.Name, Shard: a.To, Err: shardway.ErrShardNotFound}
 		}
 		return catalog.UpdateMapping{Mapping: now[0], Status: &a.Status, ShardID: &to, Reason: reason}, nil
+	default:
+		return nil, fmt.Errorf("%s is no change of a mapping", a.Kind)
 	}
-	return nil, fmt.Errorf("%s is no change of a mapping", a.Kind)
 }

@@ -211,7 +211,7 @@ func (s *session) carryOut(ctx context.Context, plan []mapfile.Action, reason st
 		if err := s.act(ctx, a, reason); err != nil {
 			return i, fmt.Errorf("after %d of %s: %s: %s: %w", i, count(len(plan), "change"), a.Map, a, err)
 		}
-		bar.add(1)
+		bar.step()
 	}
 	return len(plan), nil
 }

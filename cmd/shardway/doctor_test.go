@@ -73,7 +73,11 @@ func TestJudgeClock(t *testing.T) {
 		now  time.Duration
 		want string
 	}{
-		{0, ""}, {time.Second, ""}, {3 * time.Second, ""}, {5 * time.Second, ""}, {-2 * time.Second, ""},
+		{0, ""},
+		{time.Second, ""},
+		{3 * time.Second, ""},
+		{5 * time.Second, ""},
+		{-2 * time.Second, ""},
 		{5*time.Second + time.Millisecond, "the clock of the shard is 2.001s ahead of this machine's"},
 		{-time.Hour, "the clock of the shard is 1h0m0s behind this machine's"},
 	} {
@@ -164,9 +168,9 @@ func TestProgress(t *testing.T) {
 		t.Error("progress is shown where there is no terminal")
 	}
 	p := &progress{w: &b, what: "working", total: 4}
-	p.add(1)
+	p.step()
 	for range 3 {
-		p.add(1) // too soon to be shown again
+		p.step() // too soon to be shown again
 	}
 	if got, want := p.picture(), "working [##############################] 4 of 4"; got != want {
 		t.Errorf("picture = %q, want %q", got, want)
@@ -175,7 +179,7 @@ func TestProgress(t *testing.T) {
 	if got, want := b.String(), "\r\x1b[Kworking [#######.......................] 1 of 4\r\x1b[K"; got != want {
 		t.Errorf("shown %q, want %q", got, want)
 	}
-	(*progress)(nil).add(1)
+	(*progress)(nil).step()
 	(*progress)(nil).end()
 }
 

@@ -113,7 +113,7 @@ func (d *doctor) read(ctx context.Context, now time.Time) (maps []shardway.Shard
 					return err
 				}
 				f.see(row)
-				bar.add(1)
+				bar.step()
 			}
 		}
 		if d.as == asCatalog {
@@ -148,7 +148,7 @@ func (d *doctor) locals(ctx context.Context, facts []*mapFacts, globalID string)
 					d.silent[sh.ID] = true
 					d.mu.Unlock()
 				}
-				bar.add(1)
+				bar.step()
 			})
 		}
 	}
@@ -283,7 +283,7 @@ func (d *doctor) compare(ctx context.Context, f *mapFacts) {
 	}
 	bar := newProgress(d.errs, "comparing local maps of "+f.m.Name, len(ids))
 	defer bar.end()
-	r, err := recovery.New(d.global, d.session.locals, d.Catalog, recovery.Config{Progress: func(recovery.Progress) { bar.add(1) }})
+	r, err := recovery.New(d.global, d.session.locals, d.Catalog, recovery.Config{Progress: func(recovery.Progress) { bar.step() }})
 	var reports []recovery.Report
 	if err == nil {
 		reports, err = r.Detect(ctx, f.m, ids...)

@@ -158,8 +158,16 @@ func TestLongInput(t *testing.T) {
 	p.must("map", "create", "m", "--kind", "list", "--key", "int64")
 	long := strings.Repeat("x", 60_000)
 	for _, args := range [][]string{
-		{"route", long}, {"map", "show", long}, {"map", "create", long, "--kind", "list", "--key", "int64"}, {"mapping", "add", long, "--shard", "s"},
-		{"mapping", "add", "1", "--shard", long}, {"history", "--map", long}, {"operations", long}, {long}, {"route", "1", "--read-preference", long}, {"diff", long, "live"},
+		{"route", long},
+		{"map", "show", long},
+		{"map", "create", long, "--kind", "list", "--key", "int64"},
+		{"mapping", "add", long, "--shard", "s"},
+		{"mapping", "add", "1", "--shard", long},
+		{"history", "--map", long},
+		{"operations", long},
+		{long},
+		{"route", "1", "--read-preference", long},
+		{"diff", long, "live"},
 	} {
 		r := p.run(args...)
 		if r.code == exitOK || len(r.errs) > 1000 || !strings.Contains(r.errs, strings.Repeat("x", 150)) {

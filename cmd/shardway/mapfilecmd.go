@@ -157,7 +157,7 @@ func liveMap(ctx context.Context, tx store.Reader, m shardway.ShardMap, now time
 			mp.Lock = &mapfile.Lock{Owner: row.Lock.Owner, Reason: row.Lock.Reason, Expires: row.Lock.Expires}
 		}
 		one.Mappings = append(one.Mappings, mp)
-		bar.add(1)
+		bar.step()
 	}
 	return one, nil
 }

@@ -31,14 +31,14 @@ func newProgress(w io.Writer, what string, total int) *progress {
 	return &progress{w: w, what: what, total: total}
 }
 
-// add counts n more pieces of work.
-func (p *progress) add(n int) {
+// step counts one more piece of work.
+func (p *progress) step() {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.done += n
+	p.done++
 	if now := time.Now(); now.Sub(p.shown) >= progressPause {
 		p.shown = now
 		fmt.Fprint(p.w, "\r\x1b[K"+p.picture())

@@ -38,7 +38,7 @@ func (s *session) recovery() (r *recovery.Recovery, end func(), err error) {
 			bar.end()
 			doing, bar = p.Doing, newProgress(s.errs, p.Doing, p.Total)
 		}
-		bar.add(1)
+		bar.step()
 	}
 	r, err = recovery.New(s.global, s.locals, s.Catalog, recovery.Config{Progress: told})
 	return r, func() { bar.end() }, err

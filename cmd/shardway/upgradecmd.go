@@ -103,7 +103,7 @@ func (s *session) upgradeLocals(ctx context.Context, name, globalID string, dryR
 				v.run(ctx, u, globalID, dryRun)
 			}
 			views[i] = v
-			bar.add(1)
+			bar.step()
 		})
 	}
 	running.Wait()

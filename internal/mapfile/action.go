@@ -61,7 +61,12 @@ func (a Action) String() string {
 		return fmt.Sprintf("set shard %q %s", a.Shard.Name, a.Shard.Status)
 	case DeleteShard:
 		return fmt.Sprintf("delete shard %q: %s", a.Shard.Name, describeShard(a.Shard))
+	default:
+		return a.describeMappings()
 	}
+}
+
+func (a Action) describeMappings() string {
 	first := a.Mappings[0]
 	what := shardway.Mapping{Range: first.Range}.Format(a.MapKind)
 	switch a.Kind {
@@ -75,9 +80,10 @@ func (a Action) String() string {
 		return fmt.Sprintf("set %s of shard %q %s", what, first.Shard, a.Status)
 	case Merge:
 		return fmt.Sprintf("merge %s and %s", what, a.Mappings[1].Range)
+	default: // Add
+		if n := len(a.Mappings); n > 1 {
+			return fmt.Sprintf("add %d mappings, the first is %s on shard %q", n, what, first.Shard)
+		}
+		return fmt.Sprintf("add %s to shard %q, %s", what, first.Shard, first.Status)
 	}
-	if n := len(a.Mappings); n > 1 {
-		return fmt.Sprintf("add %d mappings, the first is %s on shard %q", n, what, first.Shard)
-	}
-	return fmt.Sprintf("add %s to shard %q, %s", what, first.Shard, first.Status)
 }

@@ -45,6 +45,7 @@ func shard(name, engine, database string, servers ...shardway.Server) mapfile.Sh
 
 // full is a file with everything that a file can hold, out of order.
 func full(t testing.TB) mapfile.File {
+	t.Helper()
 	off := shard("eu2 \"ü\"", "sqlite", "", shardway.Server{Address: `C:\maps\<a>&b.db`})
 	off.Status = shardway.ShardOffline
 	eu1 := shard("eu1", "postgres", "tenants", shardway.Server{Address: "db1:5432", Tags: map[string]string{"zone": "a", "disk": "ssd"}}, shardway.Server{Address: "[::1]:5432"})

@@ -137,7 +137,7 @@ func clone(t *testing.T, f mapfile.File) mapfile.File {
 }
 
 // randomMap makes maps that share names, databases and keys often.
-func randomMap(t *testing.T, r *rand.Rand, kind shardway.MapKind) mapfile.Map {
+func randomMap(r *rand.Rand, kind shardway.MapKind) mapfile.Map {
 	m := mapfile.Map{Name: "m", Kind: kind, KeyKind: shardway.KindInt64}
 	places := r.Perm(5)
 	for i, n := range r.Perm(5)[:1+r.IntN(4)] {
@@ -179,9 +179,9 @@ func TestPlanLeadsThere(t *testing.T) {
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		kind := shardway.MapKind(1 + r.IntN(2))
-		from, to := mapfile.File{}, mapfile.File{Maps: []mapfile.Map{randomMap(t, r, kind)}}
+		from, to := mapfile.File{}, mapfile.File{Maps: []mapfile.Map{randomMap(r, kind)}}
 		if r.IntN(5) > 0 {
-			from.Maps = []mapfile.Map{randomMap(t, r, kind)}
+			from.Maps = []mapfile.Map{randomMap(r, kind)}
 		}
 		if swapped(from, to) {
 			continue // names or databases change places, which takes a third name

@@ -330,16 +330,23 @@ func columnsOf(t *testing.T, pool *sql.DB, e dbtest.Engine) map[string][]string 
 	t.Helper()
 	all := map[string][]string{}
 	for _, name := range slices.Concat(globalTables, localTables) {
-		rows, err := pool.Query("SELECT * FROM " + table(t, e, name) + " WHERE 1 = 0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[name], err = rows.Columns()
-		if err = errors.Join(err, rows.Close()); err != nil {
-			t.Fatal(err)
-		}
+		all[name] = columnNames(t, pool, table(t, e, name))
 	}
 	return all
+}
+
+func columnNames(t *testing.T, pool *sql.DB, table string) []string {
+	t.Helper()
+	rows, err := pool.Query("SELECT * FROM " + table + " WHERE 1 = 0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err = errors.Join(err, rows.Err()); err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 // rowsOf are the rows of these columns in both stores, but for their versions.
