@@ -10,7 +10,6 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dbtest"
-	"github.com/shardway/shardway/internal/faultconn"
 	"github.com/shardway/shardway/sqlshard"
 )
 
@@ -34,19 +33,15 @@ func BenchmarkFence(b *testing.B) {
 
 func benchFence(b *testing.B, e dbtest.Engine, trip time.Duration) {
 	r := newEmptyRig(b, e)
-	var proxy *faultconn.Proxy
 	if trip > 0 {
-		proxy = faultconn.New(b, e.Server(b).Addr())
+		far := relay(b, e.Server(b).Addr(), trip/2, nil)
 		r.at = func(l shardway.Location) shardway.Location {
-			l.Servers = []shardway.Server{{Address: proxy.Addr()}}
+			l.Servers = []shardway.Server{{Address: far}}
 			return l
 		}
 	}
 	r.addShard("a")
 	r.addRange("a", 0, 100)
-	if trip > 0 {
-		proxy.Delay(trip / 2)
-	}
 	runs := r.fenceContenders(b)
 	took := map[string][]time.Duration{}
 	names := []string{"read/none", "read/validate", "tx/none", "tx/validate", "tx/lock", "tx/InTx"}

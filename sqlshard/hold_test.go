@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"net"
 	"strings"
 	"testing"
 
@@ -146,7 +145,7 @@ func TestHoldRefused(t *testing.T) {
 		quiet(t, db)
 	}
 	r := newEmptyRig(t, dbtest.EnginePostgres)
-	pooler := otherPID(t, r.kind.Server(t).Addr())
+	pooler := relay(t, r.kind.Server(t).Addr(), 0, otherPID)
 	r.at = func(l shardway.Location) shardway.Location {
 		l.Servers = []shardway.Server{{Address: pooler}}
 		return l
@@ -168,57 +167,6 @@ func TestHoldRefused(t *testing.T) {
 		t.Errorf("a transaction behind a pooler: %v", err)
 	}
 	quiet(t, db)
-}
-
-// otherPID is a server that tells its clients wrong process numbers, as poolers
-// do, and passes all else on.
-func otherPID(t *testing.T, server string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			behind, err := net.Dial("tcp", server)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			go func() { copyUntilEnd(behind, client, nil) }()
-			go func() {
-				changed := false
-				copyUntilEnd(client, behind, func(b []byte) {
-					// BackendKeyData: K, length 12, process, secret
-					if i := strings.Index(string(b), "K\x00\x00\x00\x0c"); i >= 0 && len(b) >= i+13 && !changed {
-						b[i+5] ^= 0x40
-						changed = true
-					}
-				})
-			}()
-		}
-	}()
-	return l.Addr().String()
-}
-
-func copyUntilEnd(to, from net.Conn, change func([]byte)) {
-	defer to.Close()
-	defer from.Close()
-	b := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(b)
-		if change != nil {
-			change(b[:n])
-		}
-		if _, e := to.Write(b[:n]); err != nil || e != nil {
-			return
-		}
-	}
 }
 
 // A session that the server ends because the mapping goes away: the unit is
