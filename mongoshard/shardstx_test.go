@@ -16,6 +16,7 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/catalog"
+	"github.com/shardway/shardway/internal/mongomap"
 	"github.com/shardway/shardway/internal/mongotest"
 	"github.com/shardway/shardway/mongodb"
 	"github.com/shardway/shardway/mongoshard"
@@ -168,21 +169,26 @@ func TestShardsInTxFaults(t *testing.T) {
 func TestShardsInTxHoldsOffAMove(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, mongotest.Options{Kind: mongotest.ReplicaSet, Servers: 1})
-	db := s.open(mongoshard.ShardConfig{Retry: promptly})
+	policy := promptly
+	policy.WaitOffline = true
+	db := s.open(mongoshard.ShardConfig{Retry: policy})
 	reader := plain(t, s.a)
-	var moved atomic.Bool
+	mapping := s.low.ID
 	var rest sync.WaitGroup
 	err := db.InTx(bounded(t), 7, nil, func(ctx context.Context, here *mongo.Database) error {
 		rest.Go(func() {
 			if err := s.move(t.Context(), s.sb.ID); err != nil {
 				t.Error(err)
 			}
-			moved.Store(true)
 		})
-		until(t, "the move has marked the mapping", func() bool {
-			var row struct{ Removed []string }
-			err := reader.Database("one").Collection("shardway_rows").FindOne(t.Context(), bson.M{"of": int64(s.low.ID)}).Decode(&row)
-			return err == nil && len(row.Removed) == 1
+		until(t, "the move wants the lanes", func() bool {
+			n := 0
+			for _, c := range s.a.Server(0).Commands() {
+				if name, _ := c.Body.Lookup("update").StringValueOK(); name == mongomap.Lanes {
+					n++
+				}
+			}
+			return n == 2 // after the one of this transaction
 		})
 		rest.Go(func() {
 			err := db.InTx(bounded(t), 8, nil, func(ctx context.Context, there *mongo.Database) error {
@@ -195,13 +201,12 @@ func TestShardsInTxHoldsOffAMove(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		for range 20 { // the one that writes lanes is on its way, or waits
-			if err := here.RunCommand(t.Context(), bson.D{{Key: "ping", Value: 1}}).Err(); err != nil {
-				return err
+		for range 20 {
+			answer, err := mongomap.Ask(t.Context(), reader.Database("one"), mapping)
+			if err != nil || !answer.Owned || !answer.Leaving {
+				t.Errorf("under an open transaction the mapping is %+v, %v", answer, err)
+				break
 			}
-		}
-		if moved.Load() {
-			t.Error("the mapping moved away from an open transaction")
 		}
 		return order("before")(ctx, here)
 	})

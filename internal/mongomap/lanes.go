@@ -12,7 +12,7 @@ import "github.com/shardway/shardway"
 // Mappings share lanes: their number is bounded, and they are never removed.
 const (
 	LanesOfMapping = 16
-	laneBlocks     = 64
+	laneBlocks     = 16
 )
 
 // Lane is a document of [Lanes].

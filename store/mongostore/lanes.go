@@ -14,8 +14,11 @@ import (
 )
 
 // leastWait is the time for transactions to give way that a step has even if it
-// is not to wait: the lanes have to be written.
-const leastWait = time.Second
+// is not to wait, and laneTime what writing a lane may take besides.
+const (
+	leastWait = time.Second
+	laneTime  = 20 * time.Millisecond
+)
 
 // stopTransactions writes the lanes of all mappings that the attempt removes,
 // where there are transactions: it waits for those that rely on one, as the
@@ -36,9 +39,10 @@ func (a *attempt) stopTransactions(ctx context.Context) error {
 	if hello.SetName == "" && hello.Message != "isdbgrid" {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, max(a.s.Drain.Wait(), leastWait))
+	writes := a.laneWrites()
+	limited, cancel := context.WithTimeout(ctx, max(a.s.Drain.Wait(), leastWait)+time.Duration(len(writes))*laneTime)
 	defer cancel()
-	err := a.writeLanes(limited)
+	err := a.writeLanes(limited, writes)
 	if err != nil && ctx.Err() == nil && (errors.Is(limited.Err(), context.DeadlineExceeded) || mongo.IsTimeout(err)) {
 		return &store.BusyError{
 			Map: a.s.Map, Mappings: a.change().Remove, Users: []string{"a transaction"},
@@ -49,8 +53,7 @@ func (a *attempt) stopTransactions(ctx context.Context) error {
 	return mongomap.Fault(ctx, err)
 }
 
-func (a *attempt) writeLanes(ctx context.Context) error {
-	var writes []mongo.WriteModel
+func (a *attempt) laneWrites() (writes []mongo.WriteModel) {
 	seen := map[int32]bool{}
 	for _, m := range a.change().Remove {
 		for n := range mongomap.LanesOfMapping {
@@ -61,6 +64,10 @@ func (a *attempt) writeLanes(ctx context.Context) error {
 			}
 		}
 	}
+	return writes
+}
+
+func (a *attempt) writeLanes(ctx context.Context, writes []mongo.WriteModel) error {
 	for {
 		_, err := a.db.Collection(mongomap.Lanes).BulkWrite(ctx, writes, options.BulkWrite().SetOrdered(false))
 		if !mongo.IsDuplicateKeyError(err) { // else a transaction has just written one for the first time
