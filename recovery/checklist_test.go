@@ -240,22 +240,22 @@ func TestRebuildGlobal(t *testing.T) {
 		want := w.published()
 		w.plantGlobal(all, nil)
 		w.wantPublished("emptied")
-		w.rebuildGlobal("V12", recovery.Rebuild{})
+		w.rebuildGlobal("V12")
 		w.wantPublished("V12", want...)
 		w.checkClean("V12")
 
 		w.plantGlobal(all[:5], []shardway.Mapping{
 			w.mapping(2, span(0, 170), shardway.Online), w.mapping(1, span(170, 240), shardway.Offline), w.mapping(0, span(1000, 2000), shardway.Online),
 		})
-		w.rebuildGlobal("V13", recovery.Rebuild{})
+		w.rebuildGlobal("V13")
 		w.wantPublished("V13", want...)
 		w.checkClean("V13")
 	})
 }
 
-func (w *world) rebuildGlobal(what string, b recovery.Rebuild) {
+func (w *world) rebuildGlobal(what string) {
 	w.t.Helper()
-	all, err := w.r.RebuildGlobal(w.t.Context(), w.m, b)
+	all, err := w.r.RebuildGlobal(w.t.Context(), w.m, recovery.Rebuild{})
 	if err != nil {
 		w.t.Fatalf("%s: %v", what, err)
 	}
@@ -277,7 +277,7 @@ func TestRebuildGlobalPoints(t *testing.T) {
 		}
 		want := w.published()
 		w.plantGlobal(all, []shardway.Mapping{w.mapping(1, point(0), shardway.Online), w.mapping(0, point(99), shardway.Online)})
-		w.rebuildGlobal("V15", recovery.Rebuild{})
+		w.rebuildGlobal("V15")
 		w.wantPublished("V15", want...)
 		w.checkClean("V15")
 	})

@@ -38,7 +38,7 @@ func (r *Recovery) Detect(ctx context.Context, m shardway.ShardMap, ids ...shard
 			all = append(all, *report)
 		}
 	}
-	return all, errors.Join(append(errs, err)...)
+	return all, errors.Join(errors.Join(errs...), err)
 }
 
 // sight is one shard as both sides have it at one moment.

@@ -177,7 +177,7 @@ func TestLostGlobalStore(t *testing.T) {
 			t.Errorf("the map is %+v, %v", m, err)
 		}
 		w.wantPublished("attached")
-		w.rebuildGlobal("rebuilt", recovery.Rebuild{})
+		w.rebuildGlobal("rebuilt")
 		w.wantPublished("rebuilt", want...)
 		w.checkClean("rebuilt")
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/shardway/shardway"
@@ -50,7 +51,7 @@ func Example() {
 	}
 	fmt.Println(all[0].Shard.Name, len(all[0].Effect.LocalAdded), all[0].Err)
 	fmt.Println(detect(ctx, r, customers))
-	if err := restored(ctx, r, customers); err != nil {
+	if err := restored(ctx, r, customers, slog.New(slog.DiscardHandler)); err != nil {
 		panic(err)
 	}
 	// Output:
@@ -84,7 +85,7 @@ func detect(ctx context.Context, r *recovery.Recovery, customers shardway.ShardM
 }
 
 // restored takes the global side for the truth wherever a shard differs.
-func restored(ctx context.Context, r *recovery.Recovery, customers shardway.ShardMap) error {
+func restored(ctx context.Context, r *recovery.Recovery, customers shardway.ShardMap, log *slog.Logger) error {
 	reports, err := r.Detect(ctx, customers)
 	if err != nil {
 		return err
@@ -97,7 +98,7 @@ func restored(ctx context.Context, r *recovery.Recovery, customers shardway.Shar
 		if err != nil {
 			return err
 		}
-		fmt.Println(report.Shard.Name, len(report.Differences), "differences,", len(effect.LocalAdded), "mappings brought back")
+		log.Info("resolved", "shard", report.Shard.Name, "differences", len(report.Differences), "brought back", len(effect.LocalAdded))
 	}
 	return nil
 }

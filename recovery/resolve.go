@@ -170,6 +170,7 @@ func (res *Resolution) decisions(kind shardway.MapKind, differences []Difference
 func (s *sight) allow(res *Resolution, decisions []decision) error {
 	local := slices.ContainsFunc(decisions, func(d decision) bool { return d.keep == KeepLocal })
 	switch s.State {
+	case Equal, Differs, OtherShard: // whose shard is looked at below
 	case Unreachable, Unsupported:
 		return s.found.err
 	case NoStore, NoMap:
