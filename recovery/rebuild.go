@@ -184,6 +184,7 @@ func (r *Recovery) rebuild(ctx context.Context, b *Rebuilt, res Resolution, othe
 		if errors.Is(err, shardway.ErrStale) && try < tries {
 			continue
 		}
+		e.Result.Mappings = nil // the effect has them
 		b.Effect = b.Effect.and(e)
 		if len(b.Conflicts) == 0 && err != nil {
 			b.Err = fmt.Errorf("rebuilding shard %q of shard map %q: %w", s.Shard.Name, s.Map.Name, err)
