@@ -3,6 +3,8 @@ package selection
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/shardway/shardway/topology"
 )
 
 // A description never changes, so one rule always finds the same latency window
@@ -35,30 +37,42 @@ func (q *query) memorable() *rule {
 }
 
 // recall returns the servers of the latency window of an earlier selection, or
-// nil.
+// nil. Rules that meet in a slot stand in the next free ones.
 func (q *query) recall(r *rule) []int32 {
 	if r == nil || q.ix.Memo == nil {
 		return nil
 	}
-	w, _ := q.ix.Memo[r.slot].Load().(*window)
-	if w == nil || w.rule != r || w.threshold != q.threshold {
-		return nil
+	for i := range uint32(topology.MemoSlots) {
+		w, _ := q.ix.Memo[(r.slot+i)%topology.MemoSlots].Load().(*window)
+		switch {
+		case w == nil:
+			return nil
+		case w.rule == r && w.threshold == q.threshold:
+			return w.servers
+		}
 	}
-	return w.servers
+	return nil
 }
 
-// remember leaves a latency window with the description. The first to come
-// keeps the slot, so that criteria built for each call cost one allocation for
-// each description and not one for each call.
+// remember leaves a latency window with the description, if there is a slot
+// left: criteria built for each call cost some allocations for each description
+// and not one for each call.
 func (q *query) remember(r *rule, bitmap []uint64, n int) {
-	if r == nil || q.ix.Memo[r.slot].Load() != nil {
+	if r == nil {
 		return
 	}
-	w := &window{rule: r, threshold: q.threshold, servers: make([]int32, n)}
-	for k := range w.servers {
-		w.servers[k] = int32(nth(bitmap, k))
+	for i := range uint32(topology.MemoSlots) {
+		slot := &q.ix.Memo[(r.slot+i)%topology.MemoSlots]
+		if slot.Load() != nil {
+			continue
+		}
+		w := &window{rule: r, threshold: q.threshold, servers: make([]int32, n)}
+		for k := range w.servers {
+			w.servers[k] = int32(nth(bitmap, k))
+		}
+		slot.CompareAndSwap(nil, w)
+		return
 	}
-	q.ix.Memo[r.slot].CompareAndSwap(nil, w)
 }
 
 // pickListed is pickOfTwo among listed servers.
