@@ -245,3 +245,21 @@ func TestCancelledCaller(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A session that was closed while it was idle, without a word of the server's, is
+// found out too: else nobody knew what became of a write sent on it.
+func TestClosedIdleSession(t *testing.T) {
+	t.Parallel()
+	r, proxy := proxied(t)
+	db := r.open(pgxshard.Config{Retry: retry.Policy{Backoff: retry.Backoff{Schedule: retry.Off}}})
+	for name, run := range kinds {
+		for range 2 {
+			if err := run(t.Context(), db, 5); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			proxy.Cut()
+			eventually(t, "sessions closed", func() bool { return proxy.Live() == 0 })
+			proxy.Restore()
+		}
+	}
+}
