@@ -168,6 +168,9 @@ func keyOf(l shardway.Location, server int) poolKey {
 
 func (pl *places) engine(name string) (engine, error) {
 	e, ok := pl.engines[name]
+	if !ok && name == "mongodb" {
+		return engine{}, &shardway.ArgumentError{Argument: "Engines", Value: name, Reason: "is not for SQL: the map has a shard on MongoDB, which mongoshard.For connects to"}
+	}
 	if !ok {
 		return engine{}, &shardway.ArgumentError{Argument: "Engines", Value: name, Reason: "is missing: a shard's database is of that engine"}
 	}
