@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -173,5 +175,42 @@ func TestLongInput(t *testing.T) {
 		if r.code == exitOK || len(r.errs) > 1000 || !strings.Contains(r.errs, strings.Repeat("x", 150)) {
 			t.Errorf("shardway %.20s ...: exit code %d, %d bytes: %.300s", strings.Join(args, " "), r.code, len(r.errs), r.errs)
 		}
+	}
+}
+
+// A change of a plan is made only to what the plan has seen: a mapping that has
+// another range, shard or status by now is left alone.
+func TestActOnlyAsPlanned(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t, "SHARDWAY_STORE=sqlite:maps.db", "SHARDWAY_MAP=m")
+	for _, line := range []string{
+		"init", "map create m --kind range --key int64", "shard add s1 sqlite:s1.db", "shard add s2 sqlite:s2.db", "mapping add --shard s1 --low 0 --high 10",
+	} {
+		p.must(strings.Fields(line)...)
+	}
+	a := &app{in: strings.NewReader(""), out: io.Discard, errs: io.Discard}
+	a.set.values = map[string]given{"store": {text: "sqlite:" + filepath.Join(p.dir, "maps.db")}, "lease": {text: "15s"}, "wait": {text: "1s"}}
+	s, err := a.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.close() })
+	planned := mapfile.Mapping{Range: shardway.Range{Low: shardway.Int64Key(0), High: shardway.Int64Key(10)}, Shard: "s1", Status: shardway.Online}
+	act := func(m mapfile.Mapping) error {
+		return s.act(t.Context(), mapfile.Action{Kind: mapfile.Status, Map: "m", MapKind: shardway.RangeMap, Mappings: []mapfile.Mapping{m}, Status: shardway.Offline}, "")
+	}
+	range1, shard2, offline, elsewhere := planned, planned, planned, planned
+	range1.Range.High, shard2.Shard, offline.Status, elsewhere.Range.Low = shardway.Int64Key(9), "s2", shardway.Offline, shardway.Int64Key(11)
+	elsewhere.Range.High = shardway.Key{}
+	for name, m := range map[string]mapfile.Mapping{"another range": range1, "another shard": shard2, "another status": offline, "not there": elsewhere} {
+		if err := act(m); !errors.Is(err, shardway.ErrStale) {
+			t.Errorf("%s: act = %v, want ErrStale", name, err)
+		}
+	}
+	if history, err := s.History(t.Context(), 0, 0); err != nil || len(history) != 4 {
+		t.Errorf("%d changes were made, %v, want the 4 of before", len(history), err)
+	}
+	if err := act(planned); err != nil {
+		t.Errorf("as planned: %v", err)
 	}
 }
