@@ -55,7 +55,14 @@ func newNemesis(t *testing.T, w *world, seed uint64, fault Fault) *nemesis {
 			t.Error(err)
 		}
 	})
-	return &nemesis{t: t, world: w, dir: dir, fault: fault, random: rand.New(rand.NewPCG(seed, 2)), counts: map[string]int{}, mend: t.Context()}
+	n := &nemesis{t: t, world: w, dir: dir, fault: fault, random: rand.New(rand.NewPCG(seed, 2)), counts: map[string]int{}, mend: t.Context()}
+	t.Cleanup(func() { // of a run that was broken off
+		for _, p := range n.clients {
+			_ = p.cmd.Process.Kill()
+			<-p.done
+		}
+	})
+	return n
 }
 
 // launch starts a client. Their leases are unlike, so that some are taken for

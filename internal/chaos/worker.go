@@ -15,10 +15,12 @@ import (
 
 // Tables are on every shard: register has the value written last to a key,
 // applied each write that was made. Nothing keeps a write from being there
-// twice: that is for the judge to see.
+// twice: that is for the judge to see. The index lets MariaDB's replicas find the
+// rows to delete.
 var Tables = []string{
 	"CREATE TABLE register (k bigint PRIMARY KEY, value varchar(64) NOT NULL)",
 	"CREATE TABLE applied (id varchar(64) NOT NULL, k bigint NOT NULL)",
+	"CREATE INDEX applied_rows ON applied (k, id)",
 }
 
 // hands are the operations a worker does at once.
