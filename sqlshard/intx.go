@@ -146,11 +146,15 @@ func (o *opener) once(ctx context.Context, key shardway.Key, want want, options 
 	switch {
 	case err == nil:
 		return nil
-	case !f.sent():
+	case !f.sent(), options.ReadOnly && refusesWrites[conn.route.Shard.Location.Engine]: // nothing to keep
 		return retry.Uncommitted(o.told(ctx, conn, true, err))
 	}
 	return o.failure(key, conn.route, &opening{server: conn.Server()}, retry.Committing(o.told(ctx, conn, false, err)))
 }
+
+// refusesWrites are the engines that refuse to write in a transaction that only
+// reads.
+var refusesWrites = map[string]bool{"postgres": true, "mysql": true}
 
 // checkOptions refuses what the engine of a route does not have.
 func (f *fence) checkOptions(engine string) error {
