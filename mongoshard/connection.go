@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/mnet"
 	drivertopology "go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
@@ -44,6 +45,18 @@ func (s *selected) Connection(ctx context.Context) (*mnet.Connection, error) {
 	conn.ReadWriteCloser = c
 	return conn, nil
 }
+
+// tooLate stands for the server of an operation whose context had ended when it
+// began. The driver takes every failed selection in a transaction for a
+// transient fault, and its WithTransaction then tries for two minutes without a
+// look at the context; a connection that fails ends it.
+type tooLate struct{ err error }
+
+// Connection fails.
+func (l *tooLate) Connection(context.Context) (*mnet.Connection, error) { return nil, l.err }
+
+// RTTMonitor is not asked: there is no connection.
+func (l *tooLate) RTTMonitor() driver.RTTMonitor { return nil }
 
 // balanced is a load balancer. Its connections may be pinned, so they are not
 // counted.

@@ -3,7 +3,9 @@ package mongoshard
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +46,7 @@ type stranger struct{ kind, setName string }
 func newDeployment(o *options.ClientOptions, logger *slog.Logger) (*deployment, error) {
 	d := &deployment{name: uriText(o), options: o, strangers: map[address.Address]stranger{}}
 	d.translator.heartbeat = topology.DefaultHeartbeat
+	d.translator.listed = map[string]bool{}
 	if o.HeartbeatInterval != nil {
 		d.translator.heartbeat = *o.HeartbeatInterval
 	}
@@ -198,7 +201,8 @@ func (d *deployment) failed(err error) error {
 	e := &Error{Deployment: d.name, Err: err}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for at, s := range d.strangers {
+	for _, at := range slices.Sorted(maps.Keys(d.strangers)) {
+		s := d.strangers[at]
 		e.Strangers = append(e.Strangers, &StrangerError{Server: at.String(), Type: s.kind, SetName: s.setName, Want: *d.options.ReplicaSet})
 	}
 	return e

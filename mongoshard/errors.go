@@ -37,7 +37,8 @@ type Error struct {
 	Deployment string
 	// Err is the cause.
 	Err error
-	// Strangers are the servers that answered but belong to another deployment.
+	// Strangers are the servers that answered but belong to another deployment,
+	// by address.
 	Strangers []*StrangerError
 }
 

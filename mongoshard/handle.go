@@ -86,6 +86,9 @@ func (h *handle) SelectServer(ctx context.Context, selector description.ServerSe
 	if !h.connected.Load() {
 		return nil, drivertopology.ErrTopologyClosed
 	}
+	if err := ctx.Err(); err != nil && inTransaction(ctx) {
+		return &tooLate{err: h.deployment.failed(err)}, nil
+	}
 	rule := h.rule
 	if override != nil {
 		rule = override

@@ -47,6 +47,7 @@ type translator struct {
 	last    *view
 	round   *published        // that last was made for
 	servers []topology.Server // of last, as they were given to Describe
+	listed  map[string]bool   // canonical addresses of the view that is made
 	base    topology.Set      // the last Set with servers
 }
 
@@ -69,11 +70,13 @@ func (t *translator) translate(d description.Topology, round *published) (*view,
 	}
 	v := &view{from: d}
 	var servers []topology.Server
+	clear(t.listed)
 	for i := range d.Servers {
 		server, err := t.server(i, &d.Servers[i], d.CompatibilityErr)
-		if err != nil {
-			continue // it has no address that could be dialed
+		if err != nil || t.listed[server.Address] {
+			continue // no address that could be dialed, or the same server again: the driver keeps a seed that is named twice
 		}
+		t.listed[server.Address] = true
 		v.addresses = append(v.addresses, d.Servers[i].Addr)
 		servers = append(servers, server)
 	}
