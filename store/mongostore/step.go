@@ -143,10 +143,8 @@ func (a *attempt) commit(ctx context.Context, d mongomap.StoreDocument, mark str
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments): // somebody else was faster
 		return false, nil
-	case err != nil && (ctx.Err() != nil || mongomap.Unavailable(err)):
+	case err != nil: // whatever it says: a write concern that failed, too, is the error of a command that was done
 		return false, fmt.Errorf("%w: %w", store.ErrUnknownOutcome, mongomap.Fault(ctx, err))
-	case err != nil:
-		return false, mongomap.Fault(ctx, err)
 	}
 	d.Last = last
 	_ = a.settle(ctx, d) // else whoever comes next does it
