@@ -24,7 +24,8 @@ type Config struct {
 	MongosForWrites bool
 	// Logger receives "server selection" started, waiting, succeeded and failed
 	// at debug level, with the deployment, the operation and the criteria; nil
-	// means none. The driver's own logger stays silent about selection.
+	// means none. Selections that are left to the driver (docs/mongodb.md) are in
+	// the driver's own log instead, and only those.
 	Logger *slog.Logger
 }
 

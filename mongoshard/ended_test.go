@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"github.com/shardway/shardway/internal/mongotest"
 	"github.com/shardway/shardway/mongoshard"
@@ -60,3 +64,41 @@ func TestTransactionEndsWithItsContext(t *testing.T) {
 		}
 	}
 }
+
+// Disconnect ends the operations that wait for a server, at once, whether the
+// driver or the criteria choose it and whether another client is left.
+func TestDisconnectEndsTheWait(t *testing.T) {
+	t.Parallel()
+	c := set(t)
+	for name, o := range map[string]*options.CollectionOptionsBuilder{
+		"criteria": options.Collection(), "driver": ownPreference(readpref.Secondary(readpref.WithTags("zone", "nowhere"))),
+	} {
+		for _, shared := range []bool{false, true} {
+			client, err := mongoshard.Connect(t.Context(), uri(c).SetServerSelectionTimeout(time.Hour), mongoshard.Config{Criteria: nowhere})
+			if err != nil {
+				t.Fatal(err)
+			}
+			untilKnown(t, client, 3)
+			if shared {
+				with(t, client, selection.Nearest())
+			}
+			ended := make(chan error)
+			asked := c.Count("hello")
+			go func() { ended <- customers(client, o).FindOne(context.Background(), bson.D{}).Err() }()
+			until(t, "waiting", func() bool { return c.Count("hello") >= asked+3 }) // it asks for checks
+			if err := client.Disconnect(bounded(t)); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-ended:
+				if !errors.Is(err, mongo.ErrClientDisconnected) {
+					t.Errorf("%s, shared %v: %v", name, shared, err)
+				}
+			case <-bounded(t).Done():
+				t.Fatalf("%s, shared %v: it still waits", name, shared)
+			}
+		}
+	}
+}
+
+var nowhere = selection.Where(func(selection.ServerInfo) bool { return false })

@@ -22,6 +22,7 @@ type handle struct {
 	rule            *rule
 	mongosForWrites bool
 	connected       atomic.Bool
+	waiting         waiting
 
 	mu            sync.Mutex // guards subscriptions
 	subscriptions []*driver.Subscription
@@ -43,11 +44,14 @@ func (h *handle) Connect() error {
 	return nil
 }
 
-// Disconnect leaves the deployment; the last client ends it.
+// Disconnect leaves the deployment; the last client ends it. Selections that
+// wait end first: the driver's would turn without rest on a closed topology, and
+// those of our own would go on while another client is left.
 func (h *handle) Disconnect(ctx context.Context) error {
 	if !h.connected.Swap(false) {
 		return drivertopology.ErrTopologyClosed
 	}
+	h.waiting.end()
 	h.mu.Lock()
 	for _, s := range h.subscriptions {
 		_ = h.Topology.Unsubscribe(s) // it never fails
@@ -94,10 +98,17 @@ func (h *handle) SelectServer(ctx context.Context, selector description.ServerSe
 		rule = override
 	}
 	purpose := classify(selector)
+	choose := h.byCriteria
 	if h.leaves(purpose, h.Topology.Kind(), override != nil) {
-		return h.byDriver(ctx, selector, rule, purpose)
+		choose = h.byDriver
 	}
-	return h.byCriteria(ctx, selector, rule, purpose)
+	own := &selecting{Context: ctx, handle: h}
+	defer own.end()
+	server, err := choose(own, selector, rule, purpose)
+	if err != nil && !h.connected.Load() {
+		return nil, drivertopology.ErrTopologyClosed
+	}
+	return server, err
 }
 
 // leaves reports whether the choice is left to the driver, which alone knows
