@@ -63,3 +63,15 @@ func TestSecretsOf(t *testing.T) {
 		t.Errorf("%q are no secrets", got)
 	}
 }
+
+// A replica set's name cannot write lines of its own.
+func TestNameOfADeploymentIsOneLine(t *testing.T) {
+	t.Parallel()
+	d, err := readDeployment("mongodb://db1/?replicaSet=a%0ab%1b[2J")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "mongodb://db1/?replicaSet=a%0Ab%1B%5B2J"; d.name != want {
+		t.Errorf("%q, want %q", d.name, want)
+	}
+}

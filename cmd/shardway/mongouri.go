@@ -47,7 +47,7 @@ func readDeployment(uri string) (*deployment, error) {
 	}
 	d.name = "mongodb://" + strings.Join(d.options.Hosts, ",")
 	if set := d.options.ReplicaSet; set != nil {
-		d.name += "/?replicaSet=" + *set
+		d.name += "/?replicaSet=" + url.QueryEscape(*set)
 	}
 	if d.timeout = checkWithin; d.options.ServerSelectionTimeout != nil && *d.options.ServerSelectionTimeout > 0 {
 		d.timeout = *d.options.ServerSelectionTimeout
