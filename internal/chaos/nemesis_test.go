@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -207,27 +208,48 @@ func (n *nemesis) failover() {
 	former := p.Primary()
 	p.Kill(n.t, former)
 	n.wait(1, 300)
+	n.awaitApplied(p, 1-former)
 	p.Promote(n.t, 1-former)
 	n.world.synchronize(n.t)
 	n.counts["failovers"]++
 	n.wait(1, 500)
 	p.Rejoin(n.t, former)
-	defer n.explain(p, former)
 	p.AwaitReplay(n.t, former)
 }
 
-// explain logs what a replica of MariaDB says of itself when the test has failed.
-func (n *nemesis) explain(p pair, i int) {
-	if !n.t.Failed() || p != n.world.pairs["mysql"] {
+// awaitApplied waits until a replica of MariaDB has applied all that it has
+// received: its promotion would drop the rest, though it was acknowledged.
+// PostgreSQL applies it by itself.
+func (n *nemesis) awaitApplied(p pair, i int) {
+	n.t.Helper()
+	if p != n.world.pairs["mysql"] {
 		return
 	}
-	rows, err := p.Server(i).Admin().Open(n.t).QueryContext(context.WithoutCancel(n.t.Context()), "SHOW SLAVE STATUS")
+	const patience = 600
+	for range patience {
+		if strings.HasPrefix(n.replica(p, i)["Slave_SQL_Running_State"], "Slave has read all relay log") {
+			return
+		}
+		pause(n.t.Context(), 100*time.Millisecond)
+	}
+	n.t.Fatalf("the replica does not apply what it has received: %v", n.replica(p, i))
+}
+
+// replica is what a replica of MariaDB says of itself.
+func (n *nemesis) replica(p pair, i int) map[string]string {
+	n.t.Helper()
+	db := p.Server(i).Admin().Open(n.t)
+	defer db.Close()
+	rows, err := db.QueryContext(context.WithoutCancel(n.t.Context()), "SHOW SLAVE STATUS")
 	if err != nil {
-		n.t.Log(err)
-		return
+		n.t.Fatal(err)
 	}
 	defer rows.Close()
-	names, _ := rows.Columns() // rows are open
+	names, err := rows.Columns()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	status := map[string]string{}
 	for rows.Next() {
 		values := make([]sql.NullString, len(names))
 		targets := make([]any, len(names))
@@ -235,18 +257,18 @@ func (n *nemesis) explain(p pair, i int) {
 			targets[k] = &values[k]
 		}
 		if err := rows.Scan(targets...); err != nil {
-			n.t.Log(err)
-			return
+			n.t.Fatal(err)
 		}
 		for k, name := range names {
 			if values[k].String != "" {
-				n.t.Logf("%s: %s", name, values[k].String)
+				status[name] = values[k].String
 			}
 		}
 	}
 	if err := rows.Err(); err != nil {
-		n.t.Log(err)
+		n.t.Fatal(err)
 	}
+	return status
 }
 
 // end lets the clients end, and sweeps up. A client that leaves a goroutine
