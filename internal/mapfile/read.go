@@ -157,12 +157,14 @@ func (p *parser) head() error {
 func (p *parser) file() (File, error) {
 	var f File
 	lines := map[string]int{}
+	maps := false
 	err := p.object(func(field string, line int) error {
 		switch field {
 		case "format", "version":
 			var seen json.RawMessage
 			return p.dec.Decode(&seen)
 		case "maps":
+			maps = true
 			return p.list(func() error {
 				at := p.here()
 				m, err := p.shardMap()
@@ -181,6 +183,9 @@ func (p *parser) file() (File, error) {
 	}
 	if _, err := p.dec.Token(); !errors.Is(err, io.EOF) {
 		return File{}, p.at(p.here(), "", errors.New("text follows the end of the maps"))
+	}
+	if !maps {
+		p.note(1, "maps", errMissing)
 	}
 	if len(p.wrong) > maxErrors {
 		p.wrong = append(p.wrong[:maxErrors], fmt.Errorf("%s: and more", p.name))
