@@ -292,7 +292,7 @@ func (s *scene) crash(n int, want store.StepState) (survived bool) {
 		}
 	}}
 	client, err := mongo.Connect(options.Client().ApplyURI(s.uri).SetDialer(network).SetMonitor(monitor).
-		SetServerSelectionTimeout(time.Second).SetHeartbeatInterval(500 * time.Millisecond))
+		SetServerSelectionTimeout(400 * time.Millisecond).SetHeartbeatInterval(500 * time.Millisecond))
 	if err != nil {
 		s.Fatal(err)
 	}
