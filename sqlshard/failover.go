@@ -53,8 +53,12 @@ func (e *DemotedError) Is(target error) bool { return target == shardway.ErrUnav
 func (e *DemotedError) SafeToRetry() bool { return true }
 
 // sending is called before a statement is sent. It refuses what a former
-// primary must not get, and returns the time where it is needed later.
+// primary must not get, and what a unit sends after its transaction, and returns
+// the time where it is needed later.
 func (s *session) sending() (began time.Time, err error) {
+	if err := s.fence.lost(); err != nil {
+		return time.Time{}, err
+	}
 	if s.seat.set == nil {
 		return time.Time{}, nil
 	}
@@ -67,6 +71,9 @@ func (s *session) sending() (began time.Time, err error) {
 
 // failed learns from the error of a statement that was sent.
 func (s *session) failed(ctx context.Context, began time.Time, err error) {
+	if err != nil && s.fence != nil && s.pool.engine.dialect.TookBack(err) {
+		s.fence.lose(err)
+	}
 	switch {
 	case err == nil || errors.Is(err, driver.ErrSkip):
 	case s.pool.engine.dialect.ReadOnly(err):

@@ -26,6 +26,7 @@ type fence struct {
 	asked     bool       // a commit was sent
 	ended     bool       // the transaction is over
 	misuse    error      // what the body did that it must not
+	undone    error      // by which the server took the transaction back
 }
 
 type fenceKey struct{}
@@ -225,6 +226,26 @@ func (f *fence) commits() error {
 	}
 	f.asked = true
 	return nil
+}
+
+// lose notes that the server has taken the whole transaction back, and the lock
+// with it: what the body sends then would be kept at once, wherever the key is.
+func (f *fence) lose(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.undone == nil {
+		f.undone = fmt.Errorf("the server has rolled the transaction back: %w", err)
+	}
+}
+
+// lost is the error of whatever is sent after that.
+func (f *fence) lost() error {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.undone
 }
 
 // over notes that the transaction is over.

@@ -214,6 +214,19 @@ func (d *Dialect) EndedByServer(err error) bool {
 	return slices.Contains(endedCodes[d.name], d.codes.match(code))
 }
 
+// takenBack are errors after which the transaction of the statement is no more,
+// in engines that run what follows in a transaction of its own: deadlocks and
+// conflicts of snapshots. PostgreSQL runs nothing then.
+var takenBack = map[string][]string{
+	"mysql":     {"1020.", "1213.", "1614."},
+	"sqlserver": {"1205.", "3960."},
+}
+
+// TookBack reports whether an error of a statement says that the server has
+// rolled back its whole transaction, and would run the next statement without
+// one.
+func (d *Dialect) TookBack(err error) bool { return err != nil && d.says(err, takenBack) }
+
 // Compound returns one statement that begins a transaction and asks a question
 // in it, for an engine that takes such a thing as a text: MariaDB. It is empty
 // for others. version is the text of SELECT VERSION(); level is a number of

@@ -302,6 +302,31 @@ func TestEndedByServer(t *testing.T) {
 	}
 }
 
+// Errors after which a server would run the next statement without a transaction.
+func TestTookBack(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		engine string
+		err    error
+		want   bool
+	}{
+		{"mysql", &mysql.MySQLError{Number: 1213}, true},
+		{"mysql", fmt.Errorf("around: %w", &mysql.MySQLError{Number: 1020}), true},
+		{"mysql", &mysql.MySQLError{Number: 1205}, false}, // of the statement alone
+		{"mysql", &mysql.MySQLError{Number: 1062}, false},
+		{"mysql", mysql.ErrInvalidConn, false},
+		{"sqlserver", mssql.Error{Number: 1205}, true},
+		{"sqlserver", mssql.Error{Number: 2627}, false},
+		{"postgres", &pgconn.PgError{Code: "40P01"}, false},
+		{"sqlite", sqliteError{code: 5}, false},
+		{"mysql", nil, false},
+	} {
+		if got := dialectOf(t, c.engine).TookBack(c.err); got != c.want {
+			t.Errorf("%s: %v: %v, want %v", c.engine, c.err, got, c.want)
+		}
+	}
+}
+
 // The levels are those that the drivers can begin, tried on the servers by the
 // tests of package sqlshard.
 func TestHasIsolation(t *testing.T) {
