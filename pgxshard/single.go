@@ -32,7 +32,7 @@ func (v *visit) exec(ctx context.Context, c call) (tag pgconn.CommandTag, err er
 		}
 		tag, err = v.execPipelined(ctx, &c)
 	}
-	if e := fromServer(err); e != nil && e.Code == notInPipeline && errors.As(err, new(*statementError)) {
+	if e := fromServer(err); e != nil && e.Code == notInPipeline && !c.text.several && errors.As(err, new(*statementError)) {
 		return v.execAlone(ctx, c)
 	}
 	v.settle(ctx, &c, err)

@@ -28,6 +28,11 @@ func read(sql string) text {
 	for n := 0; ; n++ {
 		one, ok := l.statement()
 		if !ok {
+			if all.several && all.ride == rideAlone {
+				// Several are one transaction, in which LOCK, DECLARE and COPY may
+				// stand, next to writes; what may not fails whatever comes before.
+				all.ride = rideWrite
+			}
 			return all
 		}
 		all.ride = max(all.ride, one.ride)
@@ -134,7 +139,7 @@ func (l *lexer) wordOrEnd() string {
 		case c == '"':
 			l.skipQuoted('"', false)
 		case strings.HasPrefix(l.rest, "--"):
-			l.skipPast("\n")
+			l.skipWhile(func(c byte) bool { return c != '\n' && c != '\r' })
 		case strings.HasPrefix(l.rest, "/*"):
 			l.skipComment()
 		case c == '$':
