@@ -183,18 +183,21 @@ func (s *story) remove(ctx context.Context, tx *sql.Tx, customers []customer) er
 // order adds an order of a customer: what the application does all day. It has
 // taken place when nil is returned.
 func (s *story) order(ctx context.Context, conn beginner, id, cents int64) error {
-	return inTx(ctx, conn, func(tx *sql.Tx) error {
-		for _, text := range []string{raiseCustomer, addOrder} {
-			n, err := affected(tx.ExecContext(ctx, s.dialect.SQL(text), cents, id))
-			if err != nil {
-				return fmt.Errorf("adding an order of customer %d: %w", id, err)
-			}
-			if n != 1 {
-				return fmt.Errorf("adding an order of customer %d: the customer is not here", id)
-			}
+	return inTx(ctx, conn, func(tx *sql.Tx) error { return s.addOrder(ctx, tx, id, cents) })
+}
+
+// addOrder is the body of order.
+func (s *story) addOrder(ctx context.Context, tx *sql.Tx, id, cents int64) error {
+	for _, text := range []string{raiseCustomer, addOrder} {
+		n, err := affected(tx.ExecContext(ctx, s.dialect.SQL(text), cents, id))
+		if err != nil {
+			return fmt.Errorf("adding an order of customer %d: %w", id, err)
 		}
-		return nil
-	})
+		if n != 1 {
+			return fmt.Errorf("adding an order of customer %d: the customer is not here", id)
+		}
+	}
+	return nil
 }
 
 func affected(r sql.Result, err error) (int64, error) {

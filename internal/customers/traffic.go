@@ -2,6 +2,7 @@ package customers
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/retry"
 	"github.com/shardway/shardway/sqlshard"
 )
 
@@ -48,6 +50,7 @@ func (c counts) plus(o counts) counts {
 type traffic struct {
 	s       *story
 	db      *sqlshard.DB[int64]
+	once    *sqlshard.DB[int64] // db that repeats nothing: that is told here
 	cancel  context.CancelCauseFunc
 	workers sync.WaitGroup
 	ending  atomic.Bool // no new units
@@ -68,7 +71,7 @@ type unit struct {
 // startTraffic sets the workers to work. The context it returns ends when one
 // of them fails.
 func (s *story) startTraffic(ctx context.Context, app *program) (context.Context, *traffic) {
-	t := &traffic{s: s, db: app.db, units: map[*unit]bool{}, news: make(chan struct{})}
+	t := &traffic{s: s, db: app.db, once: app.db.WithRetry(retry.Policy{Backoff: retry.Backoff{Schedule: retry.Off}}), units: map[*unit]bool{}, news: make(chan struct{})}
 	ctx, t.cancel = context.WithCancelCause(ctx)
 	for w := range writers {
 		t.work(ctx, w, t.write)
@@ -114,12 +117,12 @@ func (t *traffic) write(ctx context.Context, worker, n int, random *rand.Rand) e
 	from, size := pick(n)
 	id := from + writers*random.Int64N(size/writers) + int64(worker)
 	cents := amount(random)
-	return t.unit(ctx, id, func(conn *sqlshard.Conn) error {
-		if err := t.s.order(ctx, conn, id, cents); err != nil {
-			return err
+	return t.unit(ctx, id, func(ctx context.Context) error {
+		err := t.once.InTx(ctx, id, nil, func(ctx context.Context, tx *sql.Tx) error { return t.s.addOrder(ctx, tx, id, cents) })
+		if err == nil {
+			t.s.book.add(id, cents)
 		}
-		t.s.book.add(id, cents)
-		return nil
+		return err
 	}, func(c *counts) { c.writes++ })
 }
 
@@ -127,9 +130,18 @@ func (t *traffic) write(ctx context.Context, worker, n int, random *rand.Rand) e
 func (t *traffic) read(ctx context.Context, _, n int, random *rand.Rand) error {
 	from, size := pick(n)
 	id := from + random.Int64N(size)
-	return t.unit(ctx, id, func(conn *sqlshard.Conn) error {
+	return t.unit(ctx, id, func(ctx context.Context) error {
+		conn, err := t.db.OpenConnectionForKey(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
 		known := t.s.book.customer(id).orders
 		found, err := t.s.read(ctx, conn, one(id))
+		if err != nil && retry.Classify(retry.Uncommitted(err)) == retry.Transient {
+			// A session that only reads is ended when its mapping leaves.
+			return fmt.Errorf("%w: %w", shardway.ErrStale, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -154,7 +166,7 @@ func pick(n int) (from, size int64) {
 
 // unit does a unit of work. While the mapping of its customer is offline, or is
 // just being changed, it is refused and tried again.
-func (t *traffic) unit(ctx context.Context, id int64, do func(*sqlshard.Conn) error, success func(*counts)) error {
+func (t *traffic) unit(ctx context.Context, id int64, do func(context.Context) error, success func(*counts)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	refused := false
@@ -199,9 +211,9 @@ func rest(ctx context.Context) error {
 	}
 }
 
-// attempt is under way from before the connection is validated until after the
+// attempt is under way from before the mapping is validated until after the
 // commit, so that drain misses nobody.
-func (t *traffic) attempt(ctx context.Context, id int64, do func(*sqlshard.Conn) error) error {
+func (t *traffic) attempt(ctx context.Context, id int64, do func(context.Context) error) error {
 	u := &unit{customer: id, ended: make(chan struct{})}
 	t.mu.Lock()
 	t.units[u] = true
@@ -212,12 +224,7 @@ func (t *traffic) attempt(ctx context.Context, id int64, do func(*sqlshard.Conn)
 		t.mu.Unlock()
 		close(u.ended)
 	}()
-	conn, err := t.db.OpenConnectionForKey(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	return do(conn)
+	return do(ctx)
 }
 
 // drain waits until the units under way for customers of a span have ended, and
