@@ -15,13 +15,13 @@ import (
 // floors is the architecture: a package imports lower floors only, siblings
 // never import each other. See ARCHITECTURE.md. Tests may import anything.
 var floors = map[string]int{
-	"internal/dialect": 0, "internal/interval": 0, "internal/faultconn": 0, "topology": 0,
+	"internal/dialect": 0, "internal/interval": 0, "internal/faultconn": 0, "internal/installed": 0, "topology": 0,
 	"internal/served": 0,
 	"selection":       1, "topology/probe": 1,
 	".": 2, "internal/predicate": 2,
-	"store":             3,
-	"retry":             3,
-	"internal/dsn":      3,
+	"store":        3,
+	"retry":        3,
+	"internal/dsn": 3, "internal/replicaset": 3,
 	"internal/mongomap": 3,
 	"internal/mapfile":  3,
 	"topology/pgprobe":  3, "topology/mysqlprobe": 3, "topology/sqlserverprobe": 3, "topology/sqliteprobe": 3,

@@ -95,7 +95,7 @@ func (v *visit) demoted() error {
 // primary reports whether the server is primary still, as far as is known: one
 // that does not answer may be.
 func (a *seat) primary() bool {
-	set, _ := a.set.monitor.Current()
+	set, _ := a.set.watch.Monitor.Current()
 	s, ok := set.Find(a.server.Address)
 	return ok && s.Demotions == a.server.Demotions
 }
@@ -173,7 +173,7 @@ func (o *opener) onChosen(ctx context.Context, route shardway.Route, rs *replica
 // choose selects a server and counts an operation on it.
 func (rs *replicaSet) choose(ctx context.Context, w *opening, choice *selection.Choice) (err error) {
 	rs.touch()
-	*choice, err = rs.selector.Select(ctx, selection.Request{Criteria: w.criteria, Operation: w.operation(), Deprioritized: w.avoided()})
+	*choice, err = rs.watch.Selector.Select(ctx, selection.Request{Criteria: w.criteria, Operation: w.operation(), Deprioritized: w.avoided()})
 	if err != nil {
 		return rs.noServer(err)
 	}
@@ -244,7 +244,7 @@ func (rs *replicaSet) failed(ctx context.Context, w *opening, server topology.Se
 	case !errors.Is(err, shardway.ErrUnavailable):
 		return err
 	case over(ctx): // the caller had little time, which is no fault of the server
-		rs.monitor.RequestCheck()
+		rs.watch.Monitor.RequestCheck()
 		return err
 	}
 	w.failed = append(w.failed, server.Address)
@@ -261,23 +261,16 @@ func (o *opener) explain(ctx context.Context, name string, want want) (selection
 	}
 	route := shardway.Route{Shard: &shard, Generation: o.m.ShardMap().Generation}
 	w := opening{want: want}
-	fail := func(err error) (selection.Explanation, error) {
-		return selection.Explanation{}, o.failure(shardway.Key{}, route, &w, err)
-	}
 	rs, err := o.places.watched(&route)
 	if err != nil {
-		return fail(err)
+		return selection.Explanation{}, o.failure(shardway.Key{}, route, &w, err)
 	}
 	rs.touch()
-	set := rs.await(ctx)
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return fail(fmt.Errorf("checking servers: %w", context.Cause(ctx)))
-	}
-	explanation, err := selection.Explain(set, selection.Request{
+	explanation, err := rs.watch.Explain(ctx, selection.Request{
 		Criteria: w.criteria, Operation: w.operation(), LocalThreshold: o.cfg.Servers.LocalThreshold,
 	})
 	if err != nil {
-		return fail(fmt.Errorf("%w: %w", shardway.ErrInvalid, err))
+		return selection.Explanation{}, o.failure(shardway.Key{}, route, &w, err)
 	}
 	return explanation, nil
 }

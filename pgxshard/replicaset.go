@@ -3,13 +3,12 @@ package pgxshard
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/shardway/shardway"
-	"github.com/shardway/shardway/selection"
+	"github.com/shardway/shardway/internal/replicaset"
 	"github.com/shardway/shardway/topology"
 )
 
@@ -20,9 +19,7 @@ type replicaSet struct {
 	places   *places
 	logger   *slog.Logger
 	location shardway.Location
-	prober   topology.Prober
-	monitor  *topology.Monitor
-	selector *selection.Selector
+	watch    *replicaset.Watch
 	pools    []atomic.Pointer[pool] // by position of the server; nil where none was needed yet
 	used     atomic.Bool            // since the last tick
 	ended    atomic.Bool            // set under places.mu
@@ -32,31 +29,18 @@ type replicaSet struct {
 // watch returns a new replica set of a shard. places.mu is held: nothing here waits.
 func (pl *places) watch(shard *shardway.Shard) (*replicaSet, error) {
 	l := shard.Location
-	servers := make([]topology.Server, len(l.Servers))
-	for i, s := range l.Servers {
-		servers[i] = topology.Server{Address: s.Address, Tags: topology.NewTags(s.Tags)}
-	}
-	set, err := topology.NewSet(topology.Config{Kind: topology.KindReplicaSet, Heartbeat: pl.cfg.Servers.Heartbeat}, servers)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", shardway.ErrInvalid, err)
-	}
 	rs := &replicaSet{places: pl, location: l, pools: make([]atomic.Pointer[pool], len(l.Servers))}
 	rs.logger = pl.cfg.Logger.With("shard", shard.Name)
-	if rs.prober, err = pl.cfg.Engine.Prober(l.Database, pl.cfg.Servers.Credentials); err != nil {
+	prober, err := pl.cfg.Engine.Prober(l.Database, pl.cfg.Servers.Credentials)
+	if err != nil {
 		return nil, fmt.Errorf("opening a prober: %w", err)
 	}
-	if rs.monitor, err = topology.OpenMonitor(topology.MonitorConfig{
-		Set: set, Prober: rs.prober, ProbeTimeout: max(minProbeTimeout, set.Heartbeat()),
-	}); err != nil {
-		rs.closeProber()
-		return nil, err
-	}
-	rs.selector, err = selection.NewSelector(selection.Config{
-		Source: rs.monitor, Logger: rs.logger,
+	rs.watch, err = replicaset.Open(replicaset.Config{
+		Location: l, Prober: prober, Logger: rs.logger, Heartbeat: pl.cfg.Servers.Heartbeat,
 		LocalThreshold: pl.cfg.Servers.LocalThreshold, SelectionTimeout: pl.cfg.Servers.SelectionTimeout,
 	})
 	if err != nil {
-		panic("pgxshard: " + err.Error()) // validate has seen the configuration
+		return nil, err
 	}
 	var ctx context.Context
 	ctx, rs.cancel = context.WithCancel(context.Background())
@@ -64,10 +48,6 @@ func (pl *places) watch(shard *shardway.Shard) (*replicaSet, error) {
 	pl.watching.Go(func() { rs.run(ctx) })
 	return rs, nil
 }
-
-// minProbeTimeout leaves a distant server the time for the first connection,
-// which takes several round trips.
-const minProbeTimeout = 2 * time.Second
 
 // stop ends the set soon. places.mu is held.
 func (rs *replicaSet) stop() {
@@ -78,8 +58,7 @@ func (rs *replicaSet) stop() {
 // run has the sessions of demoted servers dropped, until the set ends or nobody
 // uses it.
 func (rs *replicaSet) run(ctx context.Context) {
-	defer rs.closeProber()
-	defer rs.monitor.Close()
+	defer rs.watch.Close()
 	var tick <-chan time.Time
 	if life := rs.places.cfg.Servers.IdleTime; life > 0 {
 		ticker := time.NewTicker(life/2 + 1)
@@ -87,7 +66,7 @@ func (rs *replicaSet) run(ctx context.Context) {
 		tick = ticker.C
 	}
 	for idle := 0; ; {
-		set, changed := rs.monitor.Current()
+		set, changed := rs.watch.Monitor.Current()
 		rs.heed(set)
 		select {
 		case <-ctx.Done():
@@ -104,19 +83,9 @@ func (rs *replicaSet) run(ctx context.Context) {
 	}
 }
 
-func (rs *replicaSet) closeProber() {
-	if c, ok := rs.prober.(io.Closer); ok {
-		_ = c.Close() // its connections only read
-	}
-}
-
 // busy reports whether the set was used since it was asked the last time, or is now.
 func (rs *replicaSet) busy(set topology.Set) bool {
-	busy := rs.used.Swap(false)
-	for i := range set.Len() {
-		busy = busy || set.Load(i).InFlight() > 0
-	}
-	return busy
+	return rs.used.Swap(false) || replicaset.InFlight(set)
 }
 
 // heed drops the sessions to servers that have stopped being primary.
@@ -174,33 +143,12 @@ func (rs *replicaSet) pool(i int) (*pool, error) {
 	return p, err
 }
 
-// await waits until every server was checked once, or ctx ends.
-func (rs *replicaSet) await(ctx context.Context) topology.Set {
-	for {
-		set, changed := rs.monitor.Current()
-		checked := 0
-		for i := range set.Len() {
-			if !set.Server(i).LastUpdate.IsZero() {
-				checked++
-			}
-		}
-		if checked == set.Len() || set.Closed() {
-			return set
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return set
-		}
-	}
-}
-
 // tell makes a server unknown, unless the monitor has heard of it since then,
 // and has it checked at once. One that answers may speak for itself.
 func (rs *replicaSet) tell(server topology.Server, began time.Time, err error) {
 	if fromServer(err) != nil && !postgres.ReadOnly(err) {
-		rs.monitor.RequestCheck()
+		rs.watch.Monitor.RequestCheck()
 		return
 	}
-	rs.monitor.Report(topology.Observation{Address: server.Address, Generation: server.Generation, At: began, Err: err})
+	rs.watch.Monitor.Report(topology.Observation{Address: server.Address, Generation: server.Generation, At: began, Err: err})
 }

@@ -150,7 +150,7 @@ func (o *opener) onChosen(ctx context.Context, route shardway.Route, rs *replica
 // choose selects a server and counts an operation on it.
 func (rs *replicaSet) choose(ctx context.Context, w *opening, choice *selection.Choice) (err error) {
 	rs.touch()
-	*choice, err = rs.selector.Select(ctx, selection.Request{Criteria: w.criteria, Operation: w.operation(), Deprioritized: w.avoided()})
+	*choice, err = rs.watch.Selector.Select(ctx, selection.Request{Criteria: w.criteria, Operation: w.operation(), Deprioritized: w.avoided()})
 	if err != nil {
 		return rs.noServer(err)
 	}
@@ -250,7 +250,7 @@ func (rs *replicaSet) failed(ctx context.Context, w *opening, p *pool, server to
 		return err
 	}
 	if over(ctx) { // the caller had little time, which is no fault of the server
-		rs.monitor.RequestCheck()
+		rs.watch.Monitor.RequestCheck()
 		return err
 	}
 	w.failed = append(w.failed, server.Address)
@@ -282,15 +282,7 @@ func (o *opener) explainRoute(ctx context.Context, route shardway.Route, w *open
 		return selection.Explanation{}, err
 	}
 	rs.touch()
-	set := rs.await(ctx)
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return selection.Explanation{}, fmt.Errorf("checking servers: %w", context.Cause(ctx))
-	}
-	explanation, err := selection.Explain(set, selection.Request{
+	return rs.watch.Explain(ctx, selection.Request{
 		Criteria: w.criteria, Operation: w.operation(), LocalThreshold: o.cfg.Servers.LocalThreshold,
 	})
-	if err != nil {
-		return selection.Explanation{}, fmt.Errorf("%w: %w", shardway.ErrInvalid, err)
-	}
-	return explanation, nil
 }

@@ -24,7 +24,7 @@ type seat struct {
 
 // now describes the server as it is known now.
 func (a *seat) now() topology.Server {
-	set, _ := a.set.monitor.Current()
+	set, _ := a.set.watch.Monitor.Current()
 	return set.Server(a.position)
 }
 
@@ -98,7 +98,7 @@ func (s *session) refusedWrite(began time.Time, err error) {
 		return
 	}
 	if s.dirty { // it may be the user's own setting: see what the server says
-		s.seat.set.monitor.RequestCheck()
+		s.seat.set.watch.Monitor.RequestCheck()
 		return
 	}
 	server := s.seat.now()
@@ -111,7 +111,7 @@ func (s *session) refusedWrite(began time.Time, err error) {
 // wants to hear itself; and so when only a connection was found dead.
 func (rs *replicaSet) report(p *pool, server topology.Server, began time.Time, err error) {
 	if p.engine.dialect.Answered(err) || errors.Is(err, driver.ErrBadConn) {
-		rs.monitor.RequestCheck()
+		rs.watch.Monitor.RequestCheck()
 		return
 	}
 	rs.tell(server, began, err)
@@ -120,7 +120,7 @@ func (rs *replicaSet) report(p *pool, server topology.Server, began time.Time, e
 // tell makes a server unknown, unless the monitor has heard of it since then,
 // and has it checked at once.
 func (rs *replicaSet) tell(server topology.Server, began time.Time, err error) {
-	rs.monitor.Report(topology.Observation{Address: server.Address, Generation: server.Generation, At: began, Err: err})
+	rs.watch.Monitor.Report(topology.Observation{Address: server.Address, Generation: server.Generation, At: began, Err: err})
 }
 
 // heeded is what a pool knows of its server.

@@ -3,13 +3,12 @@ package sqlshard
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/shardway/shardway"
-	"github.com/shardway/shardway/selection"
+	"github.com/shardway/shardway/internal/replicaset"
 	"github.com/shardway/shardway/topology"
 )
 
@@ -20,9 +19,7 @@ type replicaSet struct {
 	places   *places
 	logger   *slog.Logger
 	location shardway.Location
-	prober   topology.Prober
-	monitor  *topology.Monitor
-	selector *selection.Selector
+	watch    *replicaset.Watch
 	pools    []atomic.Pointer[pool] // by position of the server; nil where none was needed yet
 	used     atomic.Bool            // since the last tick
 	ended    atomic.Bool            // set under places.mu
@@ -39,31 +36,18 @@ func (pl *places) watch(shard *shardway.Shard) (*replicaSet, error) {
 	if e.replicated == nil {
 		return nil, &shardway.ArgumentError{Argument: "Engines", Value: l.Engine, Reason: "has no prober, which choosing among servers needs"}
 	}
-	servers := make([]topology.Server, len(l.Servers))
-	for i, s := range l.Servers {
-		servers[i] = topology.Server{Address: s.Address, Tags: topology.NewTags(s.Tags)}
-	}
-	set, err := topology.NewSet(topology.Config{Kind: topology.KindReplicaSet, Heartbeat: pl.cfg.Servers.Heartbeat}, servers)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", shardway.ErrInvalid, err)
-	}
 	rs := &replicaSet{places: pl, location: l, pools: make([]atomic.Pointer[pool], len(l.Servers))}
 	rs.logger = pl.cfg.Logger.With("shard", shard.Name)
-	if rs.prober, err = e.replicated.Prober(l.Database, pl.cfg.Servers.Credentials); err != nil {
+	prober, err := e.replicated.Prober(l.Database, pl.cfg.Servers.Credentials)
+	if err != nil {
 		return nil, fmt.Errorf("opening a prober: %w", err)
 	}
-	if rs.monitor, err = topology.OpenMonitor(topology.MonitorConfig{
-		Set: set, Prober: rs.prober, ProbeTimeout: max(minProbeTimeout, set.Heartbeat()),
-	}); err != nil {
-		rs.closeProber()
-		return nil, err
-	}
-	rs.selector, err = selection.NewSelector(selection.Config{
-		Source: rs.monitor, Logger: rs.logger,
+	rs.watch, err = replicaset.Open(replicaset.Config{
+		Location: l, Prober: prober, Logger: rs.logger, Heartbeat: pl.cfg.Servers.Heartbeat,
 		LocalThreshold: pl.cfg.Servers.LocalThreshold, SelectionTimeout: pl.cfg.Servers.SelectionTimeout,
 	})
 	if err != nil {
-		panic("sqlshard: " + err.Error()) // validate has seen the configuration
+		return nil, err
 	}
 	var ctx context.Context
 	ctx, rs.cancel = context.WithCancel(context.Background())
@@ -71,10 +55,6 @@ func (pl *places) watch(shard *shardway.Shard) (*replicaSet, error) {
 	pl.watching.Go(func() { rs.run(ctx) })
 	return rs, nil
 }
-
-// minProbeTimeout leaves a distant server the time for the first connection,
-// which takes several round trips.
-const minProbeTimeout = 2 * time.Second
 
 // stop ends the set soon. places.mu is held.
 func (rs *replicaSet) stop() {
@@ -85,8 +65,7 @@ func (rs *replicaSet) stop() {
 // run has the sessions of demoted servers dropped, until the set ends or nobody
 // uses it.
 func (rs *replicaSet) run(ctx context.Context) {
-	defer rs.closeProber()
-	defer rs.monitor.Close()
+	defer rs.watch.Close()
 	var tick <-chan time.Time
 	if life := rs.places.cfg.MaxIdleTime; life > 0 {
 		ticker := time.NewTicker(life/2 + 1)
@@ -94,7 +73,7 @@ func (rs *replicaSet) run(ctx context.Context) {
 		tick = ticker.C
 	}
 	for idle := 0; ; {
-		set, changed := rs.monitor.Current()
+		set, changed := rs.watch.Monitor.Current()
 		rs.heed(set)
 		select {
 		case <-ctx.Done():
@@ -111,19 +90,9 @@ func (rs *replicaSet) run(ctx context.Context) {
 	}
 }
 
-func (rs *replicaSet) closeProber() {
-	if c, ok := rs.prober.(io.Closer); ok {
-		_ = c.Close() // its connections only read
-	}
-}
-
 // busy reports whether the set was used since it was asked the last time, or is now.
 func (rs *replicaSet) busy(set topology.Set) bool {
-	busy := rs.used.Swap(false)
-	for i := range set.Len() {
-		busy = busy || set.Load(i).InFlight() > 0
-	}
-	return busy
+	return rs.used.Swap(false) || replicaset.InFlight(set)
 }
 
 // heed drops the idle sessions to servers that have stopped being primary.
@@ -157,25 +126,4 @@ func (rs *replicaSet) pool(i int) (*pool, error) {
 		rs.pools[i].Store(p)
 	}
 	return p, err
-}
-
-// await waits until every server was checked once, or ctx ends.
-func (rs *replicaSet) await(ctx context.Context) topology.Set {
-	for {
-		set, changed := rs.monitor.Current()
-		checked := 0
-		for i := range set.Len() {
-			if !set.Server(i).LastUpdate.IsZero() {
-				checked++
-			}
-		}
-		if checked == set.Len() || set.Closed() {
-			return set
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return set
-		}
-	}
 }

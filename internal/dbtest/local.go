@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/shardway/shardway/internal/installed"
 )
 
 const (
@@ -134,7 +136,7 @@ func prepareLocal(soft *software, settings []string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	as, err := credential(soft.account)
+	as, err := installed.Account(soft.account)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/shardway/shardway/internal/installed"
 )
 
 // EngineMongoDB is the engine of [Mongo]. It speaks no SQL, so it is none of [Engines].
@@ -129,7 +131,7 @@ func startFerret() (*ferret, error) {
 	if err != nil {
 		return nil, err
 	}
-	as, err := credential("nobody")
+	as, err := installed.Account("nobody")
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/shardway/shardway/internal/installed"
 )
 
 // PgBouncerOptions shape a PgBouncer.
@@ -38,11 +40,11 @@ func (p *PgBouncer) PID() int { return p.proc.cmd.Process.Pid }
 func NewPgBouncer(t testing.TB, s *Server, o PgBouncerOptions) *PgBouncer {
 	t.Helper()
 	const name = "pgbouncer"
-	program, ok := findProgram(name, "/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
+	program, ok := installed.Program(name, "/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
 	if !ok {
 		EnginePostgres.unavailable(t, fmt.Errorf("PgBouncer is %w: run %q, or %q", errNotInstalled, "make test-deps", "apt-get install "+name))
 	}
-	as, err := credential("postgres") // its package makes this account too
+	as, err := installed.Account("postgres") // its package makes this account too
 	if err != nil {
 		t.Fatal(err)
 	}

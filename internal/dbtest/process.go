@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"runtime"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -85,27 +83,6 @@ func (p *process) ended() bool {
 	default:
 		return false
 	}
-}
-
-// credential returns the account to run a server as: nil, which is one's own, unless the tests run as root, which
-// servers refuse.
-func credential(account string) (*syscall.Credential, error) {
-	if os.Geteuid() != 0 {
-		return nil, nil
-	}
-	u, err := user.Lookup(account)
-	if err != nil {
-		return nil, fmt.Errorf("finding the account to run the server as: %w", err)
-	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	if err != nil {
-		return nil, fmt.Errorf("reading the user id of %s: %w", account, err)
-	}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	if err != nil {
-		return nil, fmt.Errorf("reading the group id of %s: %w", account, err)
-	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
 // command prepares a program of a database package: as the account, in dir, with an environment of its own, so that

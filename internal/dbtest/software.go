@@ -8,10 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/shardway/shardway/internal/installed"
 )
 
 const (
@@ -80,47 +81,28 @@ func notInstalled(product string, e Engine, debianPackage string) error {
 		product, errNotInstalled, "make test-deps", "apt-get install "+debianPackage, e.variable())
 }
 
-// findProgram looks for a program in the folders, then in PATH.
-func findProgram(name string, folders ...string) (string, bool) {
-	for _, dir := range folders {
-		path := filepath.Join(dir, name)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return path, true
-		}
-	}
-	path, err := exec.LookPath(name)
-	return path, err == nil
-}
-
 // postgresRecipe are the arguments of initdb. Debian's own clusters are UTF-8 as well; C.UTF-8 is on every system.
 var postgresRecipe = []string{
 	"--auth-local=reject", "--auth-host=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8",
 	"--no-sync", "--no-instructions", "--wal-segsize=1",
 }
 
-// locatePostgres finds the newest PostgreSQL: Debian keeps its programs out of PATH.
+// locatePostgres finds the newest PostgreSQL.
 func locatePostgres() (*software, error) {
-	folders, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is well formed
-	slices.SortFunc(folders, func(a, b string) int { return majorOf(b) - majorOf(a) })
+	folders := installed.PostgresFolders()
 	s := &software{
 		engine: EnginePostgres, account: "postgres", adminDB: "postgres",
 		initialize: initializePostgres, arguments: postgresArguments, recipe: "1 " + strings.Join(postgresRecipe, " "),
 		stop: syscall.SIGINT, crash: syscall.SIGQUIT,
 	}
 	var ok bool
-	if s.creator, ok = findProgram("initdb", folders...); !ok {
+	if s.creator, ok = installed.Program("initdb", folders...); !ok {
 		return nil, notInstalled("PostgreSQL", EnginePostgres, "postgresql")
 	}
-	if s.server, ok = findProgram("postgres", filepath.Dir(s.creator)); !ok {
+	if s.server, ok = installed.Program("postgres", filepath.Dir(s.creator)); !ok {
 		return nil, notInstalled("PostgreSQL's server", EnginePostgres, "postgresql")
 	}
 	return s, s.readVersion()
-}
-
-// majorOf reads 15 from /usr/lib/postgresql/15/bin.
-func majorOf(folder string) (major int) {
-	_, _ = fmt.Sscanf(filepath.Base(filepath.Dir(folder)), "%d", &major) // 0 when it is no number
-	return major
 }
 
 func initializePostgres(s *software, as *syscall.Credential, home string) error {
@@ -173,10 +155,10 @@ func locateMariaDB() (*software, error) {
 		stop: syscall.SIGTERM, crash: syscall.SIGKILL,
 	}
 	var ok bool
-	if s.server, ok = findProgram("mariadbd", "/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/local/bin"); !ok {
+	if s.server, ok = installed.Program("mariadbd", "/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/local/bin"); !ok {
 		return nil, notInstalled("MariaDB", EngineMySQL, "mariadb-server")
 	}
-	if s.creator, ok = findProgram("mariadb-install-db", "/usr/bin", "/usr/local/bin"); !ok {
+	if s.creator, ok = installed.Program("mariadb-install-db", "/usr/bin", "/usr/local/bin"); !ok {
 		return nil, notInstalled("mariadb-install-db", EngineMySQL, "mariadb-server")
 	}
 	return s, s.readVersion()

@@ -11,12 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/installed"
 	"github.com/shardway/shardway/postgres"
 )
 
@@ -53,28 +53,16 @@ func Demo(ctx context.Context, out io.Writer, dir string) (err error) {
 	return s.Tell(ctx)
 }
 
-// findPrograms returns the folder of the newest PostgreSQL. Debian keeps its
-// programs out of PATH.
+// findPrograms returns the folder of the newest PostgreSQL.
 func findPrograms() (string, error) {
-	folders, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is well formed
-	slices.SortFunc(folders, func(a, b string) int { return version(b) - version(a) })
-	if path, err := exec.LookPath("initdb"); err == nil {
-		folders = append(folders, filepath.Dir(path))
+	initdb, found := installed.Program("initdb", installed.PostgresFolders()...)
+	if found {
+		_, found = installed.Program("postgres", filepath.Dir(initdb))
 	}
-	for _, folder := range folders {
-		_, noInit := os.Stat(filepath.Join(folder, "initdb"))
-		_, noServer := os.Stat(filepath.Join(folder, "postgres"))
-		if noInit == nil && noServer == nil {
-			return folder, nil
-		}
+	if !found {
+		return "", ErrNoPostgres
 	}
-	return "", ErrNoPostgres
-}
-
-// version reads 15 from /usr/lib/postgresql/15/bin.
-func version(folder string) (major int) {
-	_, _ = fmt.Sscanf(filepath.Base(filepath.Dir(folder)), "%d", &major) // 0 when it is no number
-	return major
+	return filepath.Dir(initdb), nil
 }
 
 // cluster is a primary, two secondaries, and a relay before the first of these.
@@ -97,7 +85,7 @@ type server struct {
 // start makes the data of all servers before the first one runs, so that they
 // are copies of each other.
 func (c *cluster) start(ctx context.Context) (err error) {
-	if c.as, err = account("postgres"); err != nil {
+	if c.as, err = installed.Account("postgres"); err != nil {
 		return err
 	}
 	if err := c.makeData(ctx); err != nil {

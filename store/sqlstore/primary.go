@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/replicaset"
 	"github.com/shardway/shardway/topology"
 )
 
@@ -40,7 +41,6 @@ func newPrimaryConnector(e shardway.Engine, l shardway.Location, c shardway.Cred
 		return nil, &shardway.ArgumentError{Argument: "engine", Value: e.Name(), Reason: "cannot tell which of several servers is primary"}
 	}
 	p := &primaryConnector{at: map[string]driver.Connector{}}
-	servers := make([]topology.Server, len(l.Servers))
 	for i, s := range l.Servers {
 		connector, err := e.Connector(s.Address, l.Database, c)
 		if err != nil {
@@ -49,12 +49,11 @@ func newPrimaryConnector(e shardway.Engine, l shardway.Location, c shardway.Cred
 		if i == 0 {
 			p.first = connector
 		}
-		servers[i] = topology.Server{Address: s.Address}
 		p.at[s.Address] = connector
 	}
 	var err error
-	if p.set, err = topology.NewSet(topology.Config{Kind: topology.KindReplicaSet}, servers); err != nil {
-		return nil, fmt.Errorf("%w: %w", shardway.ErrInvalid, err)
+	if p.set, err = replicaset.Describe(l, 0); err != nil {
+		return nil, err
 	}
 	if p.prober, err = replicated.Prober(l.Database, c); err != nil {
 		return nil, fmt.Errorf("opening a prober: %w", err)
