@@ -40,6 +40,8 @@ func recoverCommand(a *app) *cobra.Command {
 		switch {
 		case some.OlderThan < 0:
 			return usagef("--older-than %s is negative", some.OlderThan)
+		case !watch && c.Flags().Changed("every"):
+			return usagef("--every is for --watch alone")
 		case every <= 0:
 			return usagef("--every %s is not a length of time that lies ahead", every)
 		}

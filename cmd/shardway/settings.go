@@ -36,7 +36,7 @@ func (s setting) variable() string {
 // allSettings in the order in which config show prints them.
 var allSettings = []setting{
 	{name: "store", flag: true, show: showDSN, usage: "DSN of the global store: " + dsnExamples()},
-	{name: "store-password", show: hide, usage: "password for the store, when its DSN has none"},
+	{name: "store-password", show: hide, usage: "password for the store, in place of one in its DSN"},
 	{name: "store-password-file", flag: true, show: plain, usage: "file with the password for the store"},
 	{name: "shard-user", flag: true, show: plain, usage: "user for the shards' databases (default the store's user and password)"},
 	{name: "shard-password", show: hide, usage: "password for the shards' databases"},
