@@ -100,6 +100,9 @@ func newWorld(t *testing.T) *world {
 				t.Fatal(err)
 			}
 		}
+		if err := db.Close(); err != nil { // else its sessions are left for ones of clients
+			t.Fatal(err)
+		}
 	}
 	return w
 }
