@@ -307,7 +307,8 @@ func TestTwoOwners(t *testing.T) {
 }
 
 // TestPendingIsNoDifference leaves an operation in the middle: its rows are
-// pending, those of others are compared; a locked mapping needs force.
+// pending, those of others are compared; a rebuild says that it is not whole; a
+// locked mapping needs force.
 func TestPendingIsNoDifference(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
@@ -322,6 +323,10 @@ func TestPendingIsNoDifference(t *testing.T) {
 		rep := w.wantDifferences("pending", 0, "[100, 200) global only")
 		if len(rep.Pending) != 2 || rep.Pending[0].Range != span(0, 50) || rep.Pending[1].Range != span(50, 100) || rep.Pending[0].Operation == 0 {
 			t.Errorf("pending pieces: %+v", rep.Pending)
+		}
+		done, err := w.r.RebuildLocal(t.Context(), w.m, recovery.Rebuild{DryRun: true})
+		if err != nil || !errors.Is(done[0].Err, shardway.ErrPending) || done[1].Err != nil || done[2].Err != nil {
+			t.Errorf("rebuilding what an operation holds: %v, %+v", err, done)
 		}
 		if _, err := w.c.Recover(t.Context(), true); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/catalog"
 )
 
 // Rebuild says how to rebuild maps. The zero value works.
@@ -90,6 +91,22 @@ func (b *Rebuild) resolution(keep Keep, kind string) Resolution {
 // tries is how often a shard is worked on whose map changes meanwhile.
 const tries = 3
 
+// lookIdle compares both sides of a shard while no change of this rebuild at
+// another shard is under way: its keys could be seen by neither. What is
+// pending then is in the hands of others.
+func (r *Recovery) lookIdle(ctx context.Context, shard shardway.Shard) (*sight, error) {
+	s, err := r.look(ctx, shard)
+	if err != nil || len(s.Pending) == 0 {
+		return s, err
+	}
+	done, err := r.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return r.look(ctx, shard)
+}
+
 // takeAway removes from a local map what the global one does not give to the
 // shard, and returns what it claims afterwards.
 func (r *Recovery) takeAway(ctx context.Context, shard shardway.Shard, res Resolution, dry bool) (rest found, e Effect, err error) {
@@ -100,7 +117,7 @@ func (r *Recovery) takeAway(ctx context.Context, shard shardway.Shard, res Resol
 		return []shardway.Range{d.Range}
 	}
 	for try := 1; ; try++ {
-		s, err := r.look(ctx, shard)
+		s, err := r.lookIdle(ctx, shard)
 		if err != nil {
 			return found{err: err}, Effect{}, err
 		}
@@ -158,7 +175,7 @@ func (r *Recovery) rest(ctx context.Context, m shardway.ShardMap, shards []shard
 // claims as well.
 func (r *Recovery) rebuild(ctx context.Context, b *Rebuilt, res Resolution, others *claims, dry bool) {
 	for try := 1; ; try++ {
-		s, err := r.look(ctx, b.Shard)
+		s, err := r.lookIdle(ctx, b.Shard)
 		if err != nil {
 			b.Err = err
 			return
@@ -181,7 +198,9 @@ func (r *Recovery) rebuild(ctx context.Context, b *Rebuilt, res Resolution, othe
 			return
 		}
 		e, err := r.apply(ctx, s, res, others, dry)
-		if errors.Is(err, shardway.ErrStale) && try < tries {
+		// An id exists when two local maps use it for different things, and the
+		// other shard was quicker.
+		if try < tries && (errors.Is(err, shardway.ErrStale) || errors.Is(err, shardway.ErrExists)) {
 			continue
 		}
 		e.Result.Mappings = nil // the effect has them
@@ -190,6 +209,9 @@ func (r *Recovery) rebuild(ctx context.Context, b *Rebuilt, res Resolution, othe
 			b.Err = fmt.Errorf("rebuilding shard %q of shard map %q: %w", s.Shard.Name, s.Map.Name, err)
 		} else {
 			b.Err = errors.Join(err, b.conflict(s.Map))
+		}
+		if len(s.Pending) > 0 && !errors.Is(err, shardway.ErrPending) {
+			b.Err = errors.Join(b.Err, &catalog.PendingError{Operation: s.Pending[0].Operation, Object: fmt.Sprintf("shard %q", s.Shard.Name)})
 		}
 		return
 	}

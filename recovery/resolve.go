@@ -267,11 +267,20 @@ func (r *Recovery) carryOut(ctx context.Context, s *sight, ch catalog.Reconcile,
 // do makes a change, one at a time: each change of a map looks at all that are
 // under way, and those of recovery are long.
 func (r *Recovery) do(ctx context.Context, ch catalog.Change) (catalog.Result, error) {
+	done, err := r.take(ctx)
+	if err != nil {
+		return catalog.Result{}, err
+	}
+	defer done()
+	return r.catalog.Do(ctx, ch)
+}
+
+// take waits until no change of this rebuild is under way; done lets the next begin.
+func (r *Recovery) take(ctx context.Context) (done func(), err error) {
 	select {
 	case r.turn <- struct{}{}:
+		return func() { <-r.turn }, nil
 	case <-ctx.Done():
-		return catalog.Result{}, ctx.Err()
+		return nil, ctx.Err()
 	}
-	defer func() { <-r.turn }()
-	return r.catalog.Do(ctx, ch)
 }
