@@ -135,5 +135,5 @@ func ExampleCatalog_History() {
 	}
 	// Output:
 	// ann@ops: split mapping ([0, 1000) at 500, on shard "north"), done, "shard is full"
-	// ann@ops: add mapping (2 mappings, the first is [0, 1000)), done, ""
+	// ann@ops: add mapping (2 mappings, the first is [0, 1000), on shards "north", "south"), done, ""
 }

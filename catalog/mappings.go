@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/store"
@@ -68,7 +70,7 @@ func (ch AddMappings) plan(ctx context.Context, s *state) (*plan, error) {
 		p.steps[i].Add = append(p.steps[i].Add, add)
 		p.result.Mappings = append(p.result.Mappings, add)
 	}
-	p.summary = summarize(m, p.result.Mappings)
+	p.summary = summarize(m, p.result.Mappings) + onShards(p.steps)
 	return p, s.checkFree(ctx, m, shards, p.result.Mappings)
 }
 
@@ -80,6 +82,23 @@ func summarize(m shardway.ShardMap, mappings []shardway.Mapping) string {
 		text = fmt.Sprintf("%d mappings, the first is %s", n, text)
 	}
 	return text
+}
+
+// onShards names the shards of steps, a few of them.
+func onShards(steps []store.Step) string {
+	const few = 3
+	if len(steps) > few {
+		return fmt.Sprintf(", on %d shards", len(steps))
+	}
+	names := make([]string, len(steps))
+	for i, step := range steps {
+		names[i] = strconv.Quote(step.Shard.Name)
+	}
+	word := "shard"
+	if len(names) > 1 {
+		word = "shards"
+	}
+	return ", on " + word + " " + strings.Join(names, ", ")
 }
 
 // checkFree reports the first new mapping that shares a key with another new

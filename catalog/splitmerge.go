@@ -42,7 +42,7 @@ func (ch SplitMapping) plan(ctx context.Context, s *state) (*plan, error) {
 	lower.Range.High, upper.Range.Low = ch.At, ch.At
 	return s.replace(ctx, m, &plan{
 		kind: "split mapping", reason: ch.Reason,
-		summary: fmt.Sprintf("%s at %s", old.Range, ch.At),
+		summary: fmt.Sprintf("%s at %s", old.Range, shardway.Mapping{Range: upper.Range}.Format(shardway.ListMap)),
 		result:  Result{Map: m, Mappings: []shardway.Mapping{lower, upper}},
 	}, []shardway.Mapping{old})
 }
