@@ -59,7 +59,7 @@ mends it or shows more:
   range       overlaps and gaps between the ranges of a map
   mapping     mappings that are offline, or on shards that are not there
   lock        locks that have run out
-  local map   local maps that differ from the global one
+  local map   local maps that differ from the global one, and those that it does not know
   server      for shards with several servers: those that do not answer, have no role or unknown lag
 
 The exit code is for monitoring: 0 all is well (notes aside), 1 warnings, 2 errors. It changes nothing.`

@@ -82,6 +82,7 @@ func (d *doctor) examine(ctx context.Context) {
 		for _, f := range facts {
 			d.compare(ctx, f)
 		}
+		d.strays(ctx, facts)
 	}
 	for _, f := range facts {
 		d.servers(ctx, f)
