@@ -19,6 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Its maps are changed directly: it has no protocol.
 type fakeSource struct {
 	lookups, loads, polls atomic.Int64
+	rows                  atomic.Int64 // mappings handed out by loads
 	running, most         atomic.Int64 // lookups at work now, and at most at a time
 
 	mu      sync.Mutex // guards the fields below
@@ -39,7 +40,7 @@ type fakeMap struct {
 
 type fakeChange struct {
 	generation int64
-	ranges     []shardway.Range
+	ranges     []shardway.Range // none: only shards changed
 }
 
 func newFake() *fakeSource { return &fakeSource{maps: map[string]*fakeMap{}} }
@@ -207,6 +208,7 @@ func (f *fakeSource) Load(_ context.Context, described shardway.ShardMap, within
 			high = r.High.AppendEncoded(high[:0])
 			row.High = high
 		}
+		f.rows.Add(1)
 		if err := each(row); err != nil {
 			return shardway.MapState{}, fmt.Errorf("reading rows: %w", err)
 		}
@@ -227,6 +229,7 @@ func (f *fakeSource) Changes(_ context.Context, described shardway.ShardMap, sin
 	c := shardway.Changes{Generation: m.described.Generation, Complete: since >= f.history}
 	for _, change := range m.changes {
 		if change.generation > since && c.Complete {
+			c.Shards = c.Shards || len(change.ranges) == 0
 			c.Ranges = append(c.Ranges, change.ranges...)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -11,8 +13,19 @@ import (
 // rest is forgotten, and read when somebody asks for it.
 const maxReread = 256
 
+// A feed that has to read the whole map does so after a random pause of up to
+// reloadPause times as long as that took before, and maxReloadPause: so that a
+// store that many routers follow is not asked by all of them at once. What a
+// small map costs is nothing to wait for.
+const (
+	reloadPause    = 20
+	maxReloadPause = 30 * time.Second
+)
+
 // load reads the whole map into the cache.
 func (m *Map) load(ctx context.Context) error {
+	begun := time.Now()
+	defer func() { m.loadTook = time.Since(begun) }()
 	ok, err := m.cache.reload(func() (*snapshot, error) {
 		return loadSnapshot(ctx, m.router.src, m.described, m.router.cfg.StoreTimeout)
 	})
@@ -75,7 +88,7 @@ func (m *Map) poll(ctx context.Context, since int64) (int64, error) {
 		return since, err
 	}
 	if !changes.Complete {
-		if err := m.load(ctx); err != nil {
+		if err := m.reload(ctx); err != nil {
 			return since, err
 		}
 		return m.cache.snapshot.Load().generation, nil
@@ -83,22 +96,57 @@ func (m *Map) poll(ctx context.Context, since int64) (int64, error) {
 	if changes.Generation <= since {
 		return since, nil
 	}
-	reread := changes.Ranges
-	if len(reread) > maxReread {
-		reread = reread[:maxReread]
-	}
-	if len(reread) == 0 { // only shards have changed
+	if changes.Shards {
 		if _, err := m.Shards(ctx); err != nil {
 			return since, err
 		}
 	}
+	changed := joined(m.described.Kind, changes.Ranges)
+	reread := changed[:min(len(changed), maxReread)]
 	for _, r := range reread {
 		if err := m.reread(ctx, r); err != nil {
 			return since, err
 		}
 	}
-	m.cache.forget(changes.Ranges[len(reread):], changes.Generation)
+	m.cache.forget(changed[len(reread):], changes.Generation)
 	return changes.Generation, nil
+}
+
+// reload reads the whole map again, some time later.
+func (m *Map) reload(ctx context.Context) error {
+	if longest := min(reloadPause*m.loadTook, maxReloadPause); longest > 0 {
+		pause := time.NewTimer(rand.N(longest))
+		defer pause.Stop()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-pause.C:
+		}
+	}
+	return m.load(ctx)
+}
+
+// joined returns ranges in key order, those that overlap or touch made one: a
+// mapping that was replaced is listed twice, and is read once. Of the points of
+// a list map each is there once.
+func joined(kind MapKind, ranges []Range) []Range {
+	ranges = slices.SortedFunc(slices.Values(ranges), func(a, b Range) int { return a.Low.Compare(b.Low) })
+	n := 0 // ranges[:n] is joined
+	for _, r := range ranges {
+		switch {
+		case n == 0:
+		case kind == ListMap && ranges[n-1].Low == r.Low:
+			continue
+		case kind == RangeMap && (ranges[n-1].Open() || ranges[n-1].High.Compare(r.Low) >= 0):
+			if last := &ranges[n-1]; !last.Open() && (r.Open() || last.High.Compare(r.High) < 0) {
+				last.High = r.High
+			}
+			continue
+		}
+		ranges[n] = r
+		n++
+	}
+	return ranges[:n]
 }
 
 func (m *Map) changes(ctx context.Context, since int64) (Changes, error) {

@@ -20,6 +20,7 @@ func eager(t *testing.T) (*fakeSource, *shardway.Router, *shardway.RangeShardMap
 	t.Helper()
 	f, r, m := customers(t, shardway.Config{LoadPolicy: shardway.Eager})
 	f.loads.Store(0)
+	f.rows.Store(0)
 	return f, r, m
 }
 
@@ -67,6 +68,7 @@ func TestEager(t *testing.T) {
 		cached(t, m, 60, "")
 		cached(t, m, 150, "s2")
 		f.loads.Store(0)
+		f.rows.Store(0)
 		for range 5 {
 			poll()
 		}
@@ -81,6 +83,9 @@ func TestEager(t *testing.T) {
 		want(t, route, err, "s2")
 		if got := route.Shard.Location.Servers[0].Address; got != "/elsewhere" {
 			t.Errorf("a moved shard is at %s", got)
+		}
+		if loads, rows := f.loads.Load(), f.rows.Load(); loads != 1 || rows != 0 {
+			t.Errorf("%d reads and %d mappings for a change of a shard", loads, rows)
 		}
 		if got, stored := m.Map().ShardMap().Generation, f.maps["customers"].described.Generation; got != stored {
 			t.Errorf("generation %d, want %d", got, stored)
@@ -122,20 +127,130 @@ func TestManyChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, r, m := eager(t)
 		for i := range int64(300) {
-			f.put("customers", ints(1000+i, 1001+i), "s3")
+			f.put("customers", ints(1000+2*i, 1001+2*i), "s3")
 		}
 		f.put("customers", ints(0, 100), "s2")
 		poll()
 		if n := f.loads.Load(); n != 256 {
 			t.Errorf("%d ranges read again", n)
 		}
+		cached(t, m, 0, "s2")
 		cached(t, m, 1000, "s3")
-		cached(t, m, 1299, "")
-		cached(t, m, 5, "") // not the old shard
-		route, err := m.Lookup(t.Context(), 5)
-		want(t, route, err, "s2")
+		cached(t, m, 1598, "") // not the old shard
+		route, err := m.Lookup(t.Context(), 1598)
+		want(t, route, err, "s3")
 		cached(t, m, 150, "s2")
 		r.Close()
+	})
+}
+
+// Changes that overlap or touch are read again together, and each point once.
+func TestJoinedChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, r, m := eager(t)
+		f.put("customers", ints(0, 50), "s2")
+		f.put("customers", ints(50, 100), "s3")
+		f.put("customers", ints(40, 60), "s1")
+		f.put("customers", ints(300, 400), "s3")
+		f.put("customers", ints(350, 0), "s1")
+		f.put("customers", ints(900, 950), "")
+		poll()
+		if loads, rows := f.loads.Load(), f.rows.Load(); loads != 2 || rows != 1 {
+			t.Errorf("%d reads with %d mappings; want two reads, and the one mapping that is left there", loads, rows)
+		}
+		for k, shard := range map[int64]string{0: "", 45: "s1", 59: "s1", 60: "", 99: "", 100: "s2", 300: "", 360: "", 1000: ""} {
+			cached(t, m, k, shard)
+		}
+		r.Close()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.addMap("tenants", shardway.ListMap, shardway.KindInt64)
+		r := f.open(t, shardway.Config{LoadPolicy: shardway.Eager})
+		m, err := shardway.OpenListShardMap[int64](t.Context(), r, "tenants")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, shard := range []string{"s1", "s2", "", "s3"} {
+			f.put("tenants", ints(7, 0), shard)
+			f.put("tenants", ints(8, 0), shard)
+		}
+		f.moveShard("tenants", "s3", "/elsewhere")
+		poll()
+		for k := range int64(10) {
+			route, err := m.LookupIn(t.Context(), k, shardway.CacheOnly)
+			if k == 7 || k == 8 {
+				want(t, route, err, "s3")
+				if at := route.Shard.Location.Servers[0].Address; at != "/elsewhere" {
+					t.Errorf("key %d is at %s", k, at)
+				}
+			} else if !errors.Is(err, shardway.ErrKeyNotMapped) {
+				t.Errorf("key %d: %+v, %v", k, route, err)
+			}
+		}
+		f.wantLookups(t, 2)
+		r.Close()
+	})
+}
+
+// slowSource takes a second for a whole map.
+type slowSource struct{ *fakeSource }
+
+func (s slowSource) Load(ctx context.Context, m shardway.ShardMap, within shardway.Range, each func(shardway.MappingRow) error) (shardway.MapState, error) {
+	if within.Low.IsZero() {
+		time.Sleep(time.Second) // fake time
+	}
+	return s.fakeSource.Load(ctx, m, within, each)
+}
+
+// Many routers that have to read the whole map do not do so in the same second,
+// and all of them have it in the end.
+func TestFeedsReloadApart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, first, _ := customers(t, shardway.Config{})
+		first.Close()
+		var routers []*shardway.Router
+		var maps []*shardway.RangeShardMap[int64]
+		for range 100 {
+			r, err := shardway.Open(t.Context(), slowSource{f}, shardway.Config{LoadPolicy: shardway.Eager})
+			if err != nil {
+				t.Fatal(err)
+			}
+			routers = append(routers, r)
+		}
+		opened := make(chan *shardway.RangeShardMap[int64], len(routers))
+		for _, r := range routers {
+			go func() {
+				m, err := shardway.OpenRangeShardMap[int64](t.Context(), r, "customers")
+				if err != nil {
+					t.Error(err)
+				}
+				opened <- m
+			}()
+		}
+		for range routers {
+			maps = append(maps, <-opened)
+		}
+		f.put("customers", ints(0, 100), "s3")
+		f.set(func(f *fakeSource) { f.history = f.maps["customers"].described.Generation })
+		f.loads.Store(0)
+		most, all := int64(0), int64(0)
+		for range 23 { // polled after one second, read within 20 more, in one
+			poll()
+			n := f.loads.Swap(0)
+			most, all = max(most, n), all+n
+		}
+		if all != int64(len(routers)) || most > 30 {
+			t.Errorf("%d readings by %d routers, %d of them in one second", all, len(routers), most)
+		}
+		for _, m := range maps {
+			cached(t, m, 5, "s3")
+		}
+		for _, r := range routers {
+			r.Close()
+		}
 	})
 }
 
@@ -229,7 +344,7 @@ func TestFeedMeetsSilence(t *testing.T) {
 		}
 		cached(t, m, 5, "s1")
 		s.silent.Store(false)
-		time.Sleep(6 * time.Second) // fake time
+		time.Sleep(31 * time.Second) // fake time: a reading that took long is not tried again at once
 		synctest.Wait()
 		cached(t, m, 5, "s3")
 		r.Close()

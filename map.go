@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 // Map routes the keys of one shard map, of whatever kind. It is what the
@@ -21,6 +22,7 @@ type Map struct {
 	pauses    backoff
 	questions flights[question, Route]
 	stop      context.CancelFunc // ends the feed; nil when there is none
+	loadTook  time.Duration      // how long the latest reading of the whole map took; for whoever reads it next
 	feedError atomic.Pointer[error]
 
 	hits    stripes

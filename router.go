@@ -16,6 +16,9 @@ const (
 	// Lazy reads the mapping of a key when the key is asked for.
 	Lazy LoadPolicy = 0
 	// Eager reads the whole map when it is opened and then follows its changes.
+	// A change of the whole map is taken in after a random pause of up to 20
+	// times as long as reading it took, at most 30 s, lest all routers read it
+	// at once.
 	Eager LoadPolicy = 1
 )
 

@@ -19,9 +19,9 @@ type Source interface {
 	// whole map. It returns ErrMapNotFound when the map is gone, and the error
 	// of each when that ends it.
 	Load(ctx context.Context, m ShardMap, within Range, each func(MappingRow) error) (MapState, error)
-	// Changes returns the generation of the map and the ranges that changed
-	// after the generation since, or Complete = false when the store does not
-	// know that far back. It returns ErrMapNotFound when the map is gone.
+	// Changes returns the generation of the map and what changed after the
+	// generation since, or Complete = false when the store does not know that
+	// far back. It returns ErrMapNotFound when the map is gone.
 	Changes(ctx context.Context, m ShardMap, since int64) (Changes, error)
 }
 
@@ -53,5 +53,6 @@ type MapState struct {
 type Changes struct {
 	Generation int64
 	Complete   bool    // false: the store does not know that far back, or a change since concerns the whole map: load it
-	Ranges     []Range // changed since; in a list map each is one point (High is the zero value)
+	Shards     bool    // rows of shards changed since, apart from the mappings in Ranges: read the shards again
+	Ranges     []Range // changed since; in a list map each is one point (High is the zero value). They may overlap
 }

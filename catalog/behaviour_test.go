@@ -452,7 +452,7 @@ func TestHistory(t *testing.T) {
 				Who: "ann@desk", Reason: fmt.Sprint("why ", i+1), Summary: made[i].Summary,
 			}
 			got := e
-			got.Generation, got.Ranges, got.At = 0, nil, want.At
+			got.Generation, got.Ranges, got.ShardsOnly, got.At = 0, nil, false, want.At
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("entry %d (-want +got):\n%s", i, diff)
 			}
@@ -463,9 +463,12 @@ func TestHistory(t *testing.T) {
 				t.Errorf("Outcome = %s, %v", o, err)
 			}
 		}
-		for _, i := range []int{1, 2, 5, 6} {
-			if len(entries[i].Ranges) == 0 {
-				t.Errorf("entry %d (%s) has no ranges: routers would load the whole map", i, entries[i].Kind)
+		for i, ranges := range []bool{1: true, 2: true, 5: true, 6: true} {
+			if ranges != (len(entries[i].Ranges) > 0) {
+				t.Errorf("entry %d (%s) has %d ranges: without, routers would load the whole map", i, entries[i].Kind, len(entries[i].Ranges))
+			}
+			if only := i == 0; entries[i].ShardsOnly != only {
+				t.Errorf("entry %d (%s) is of shards only: %t", i, entries[i].Kind, entries[i].ShardsOnly)
 			}
 		}
 		all, err := c.History(t.Context(), 0, 0)

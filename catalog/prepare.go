@@ -91,7 +91,7 @@ func entry(op *store.Operation, now time.Time, o store.Outcome) store.Entry {
 	if o != store.Done || len(op.Steps) == 0 {
 		return e
 	}
-	e.Ranges = changedRanges(op)
+	e.Ranges, e.ShardsOnly = changedRanges(op)
 	return e
 }
 
@@ -99,21 +99,29 @@ func entry(op *store.Operation, now time.Time, o store.Outcome) store.Entry {
 // load the whole map.
 const maxRanges = 256
 
-// changesShard reports whether a step changes the row of a shard. One that only
-// marks it has the same row before and after.
+// changesShard reports whether a step changes the row of a shard that stays: one
+// that comes or goes is in routers by its mappings only. A step that marks a
+// shard has the same row before and after.
 func changesShard(step store.Step) bool {
-	if step.Before == nil || step.After == nil {
-		return step.Before != step.After
-	}
-	return step.Before.Version != step.After.Version
+	return step.Before != nil && step.After != nil && step.Before.Version != step.After.Version
 }
 
-func changedRanges(op *store.Operation) []shardway.Range {
-	var ranges []shardway.Range
-	for _, step := range op.Steps {
-		if changesShard(step) || len(ranges)+len(step.Remove)+len(step.Add) > maxRanges {
-			return nil
-		}
+// changedRanges tells routers what to read again: ranges whose mappings the
+// operation changes, the shards only, or neither, which is the whole map.
+func changedRanges(op *store.Operation) (ranges []shardway.Range, shardsOnly bool) {
+	shards, mappings := false, 0
+	steps := op.GlobalSteps() // of local stores routers know nothing
+	for _, step := range steps {
+		shards = shards || changesShard(step)
+		mappings += len(step.Remove) + len(step.Add)
+	}
+	if mappings == 0 {
+		return nil, true
+	}
+	if shards || mappings > maxRanges {
+		return nil, false
+	}
+	for _, step := range steps {
 		for _, m := range step.Remove {
 			ranges = append(ranges, m.Range)
 		}
@@ -121,5 +129,5 @@ func changedRanges(op *store.Operation) []shardway.Range {
 			ranges = append(ranges, m.Range)
 		}
 	}
-	return ranges
+	return ranges, false
 }

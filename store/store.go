@@ -151,7 +151,8 @@ type Entry struct {
 	Reason     string
 	Summary    string           // the objects changed, for people
 	Generation int64            // of the map after the change; 0 when the map was not changed
-	Ranges     []shardway.Range // whose mappings changed; routers follow the map by these. Empty: the whole map
+	Ranges     []shardway.Range // whose mappings changed; routers follow the map by these. Empty: the whole map, but for ShardsOnly
+	ShardsOnly bool             // no mapping changed, at most rows of shards: routers read only these. Ranges is empty then
 }
 
 // Outcome is how an operation ended. The numbers are stored.

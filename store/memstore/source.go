@@ -114,26 +114,28 @@ func spoil(b []byte) {
 }
 
 // Changes returns what the history says about the generations after since. It
-// is complete when every one of them has an entry, and each entry has ranges.
+// is complete when every one of them has an entry, and each entry has ranges or
+// is of shards only.
 func (g *Global) Changes(ctx context.Context, m shardway.ShardMap, since int64) (shardway.Changes, error) {
 	s, found, err := g.readMap(ctx, m)
 	if err != nil {
 		return shardway.Changes{}, fmt.Errorf("reading the changes of shard map %q: %w", m.Name, err)
 	}
 	known := map[int64]bool{}
-	var ranges []shardway.Range
+	changes := shardway.Changes{Generation: found.Generation, Complete: true}
 	for _, e := range s.history {
 		if e.MapID != m.ID || e.Generation <= since {
 			continue
 		}
-		if len(e.Ranges) == 0 {
+		if len(e.Ranges) == 0 && !e.ShardsOnly {
 			return shardway.Changes{Generation: found.Generation}, nil
 		}
 		known[e.Generation] = true
-		ranges = append(ranges, e.Ranges...)
+		changes.Shards = changes.Shards || e.ShardsOnly
+		changes.Ranges = append(changes.Ranges, e.Ranges...)
 	}
 	if int64(len(known)) != found.Generation-since {
 		return shardway.Changes{Generation: found.Generation}, nil
 	}
-	return shardway.Changes{Generation: found.Generation, Complete: true, Ranges: ranges}, nil
+	return changes, nil
 }

@@ -130,13 +130,13 @@ func TestRanges(t *testing.T) {
 		"ranges": {{Low: at(-1), High: at(5)}, shardway.RangeFrom(at(7)), shardway.FullRange(shardway.KindInt64)},
 		"uuids":  {shardway.FullRange(shardway.KindUUID)},
 	} {
-		b := encodeRanges(ranges)
-		got, err := decodeRanges(b)
-		if diff := cmp.Diff(ranges, got, compareKeys); err != nil || diff != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		b := encodeRanges(ranges, false)
+		got, only, err := decodeRanges(b)
+		if diff := cmp.Diff(ranges, got, compareKeys); err != nil || only || diff != "" {
+			t.Errorf("%s: %v, shards only: %t (-want +got):\n%s", name, err, only, diff)
 		}
 		for n := range b {
-			if part, err := decodeRanges(b[:n]); err == nil && n != 2 && len(part) >= len(ranges) {
+			if part, _, err := decodeRanges(b[:n]); err == nil && n != 2 && len(part) >= len(ranges) {
 				t.Errorf("%s: the first %d of %d bytes decode to %v", name, n, len(b), part)
 			}
 		}
@@ -145,10 +145,31 @@ func TestRanges(t *testing.T) {
 	for i := range many {
 		many[i].Low = at(int64(i))
 	}
-	if got, err := decodeRanges(encodeRanges(many)); err != nil || got != nil {
-		t.Errorf("too many ranges decode to %d, %v, want none", len(got), err)
+	if got, only, err := decodeRanges(encodeRanges(many, false)); err != nil || only || got != nil {
+		t.Errorf("too many ranges decode to %d, %v, shards only: %t; want none, the whole map", len(got), err, only)
 	}
-	if _, err := decodeRanges([]byte{9, 2}); err == nil {
+	if _, _, err := decodeRanges([]byte{9, 2}); err == nil {
 		t.Error("a form of another version is read")
+	}
+}
+
+// What programs of store 1.0 and 1.1 wrote before there was a mark for changes
+// of shards stays the whole map, and they, who read a kind and then ranges until
+// the end, see no range behind the mark.
+func TestShardsOnly(t *testing.T) {
+	t.Parallel()
+	if ranges, only, err := decodeRanges([]byte{1, 0}); err != nil || only || ranges != nil {
+		t.Errorf("an old entry of the whole map decodes to %v, shards only: %t, %v", ranges, only, err)
+	}
+	b := encodeRanges(nil, true)
+	if len(b) != 2 || b[0] != 1 {
+		t.Errorf("old programs cannot read %x", b)
+	}
+	if ranges, only, err := decodeRanges(b); err != nil || !only || ranges != nil {
+		t.Errorf("a change of shards only decodes to %v, shards only: %t, %v", ranges, only, err)
+	}
+	changed := []shardway.Range{shardway.RangeFrom(shardway.Int64Key(7))}
+	if ranges, only, err := decodeRanges(encodeRanges(changed, true)); err != nil || only || len(ranges) != 1 {
+		t.Errorf("ranges are lost to a wrong mark: %v, %t, %v", ranges, only, err)
 	}
 }

@@ -7,20 +7,26 @@ import (
 	"github.com/shardway/shardway"
 )
 
-// Ranges of a history entry are stored as bytes: a version, the key kind, then
-// for each range the low and the high key, each after its length as a uvarint;
-// length 0 is the open end. Too many ranges for one value are not kept: an entry
-// without ranges concerns the whole map.
+// What a history entry says to routers is stored as bytes: a version, the key
+// kind, then for each changed range the low and the high key, each after its
+// length as a uvarint; length 0 is the open end. Too many ranges for one value
+// are not kept: an entry without ranges concerns the whole map. In place of the
+// kind of no range, shardsOnly says that no mapping changed. Programs older than
+// this mark ignore it: they take such an entry for one of the whole map.
 const (
 	rangesVersion = 1
+	shardsOnly    = 0xff
 	maxRangeBytes = 4 << 20 // what every engine's default packet size carries
 )
 
 var errRanges = errors.New("ranges of a history entry cannot be read")
 
-func encodeRanges(ranges []shardway.Range) []byte {
+func encodeRanges(ranges []shardway.Range, only bool) []byte {
 	none := []byte{rangesVersion, 0}
-	if len(ranges) == 0 {
+	switch {
+	case len(ranges) == 0 && only:
+		return []byte{rangesVersion, shardsOnly}
+	case len(ranges) == 0:
 		return none
 	}
 	b := []byte{rangesVersion, byte(ranges[0].Low.Kind())}
@@ -39,9 +45,12 @@ func appendKey(b []byte, k shardway.Key) []byte {
 }
 
 // decodeRanges is the inverse of encodeRanges.
-func decodeRanges(b []byte) (ranges []shardway.Range, err error) {
+func decodeRanges(b []byte) (ranges []shardway.Range, only bool, err error) {
 	if len(b) < 2 || b[0] != rangesVersion {
-		return nil, errRanges
+		return nil, false, errRanges
+	}
+	if b[1] == shardsOnly && len(b) == 2 {
+		return nil, true, nil
 	}
 	kind := shardway.KeyKind(b[1])
 	for b = b[2:]; len(b) > 0; {
@@ -49,7 +58,7 @@ func decodeRanges(b []byte) (ranges []shardway.Range, err error) {
 		for i := range keys {
 			n, size := binary.Uvarint(b)
 			if size <= 0 || n > uint64(len(b)-size) {
-				return nil, errRanges
+				return nil, false, errRanges
 			}
 			if b = b[size:]; n > 0 {
 				keys[i] = b[:n]
@@ -58,9 +67,9 @@ func decodeRanges(b []byte) (ranges []shardway.Range, err error) {
 		}
 		r, err := decodeRange(kind, keys[0], keys[1])
 		if err != nil {
-			return nil, errors.Join(errRanges, err)
+			return nil, false, errors.Join(errRanges, err)
 		}
 		ranges = append(ranges, r)
 	}
-	return ranges, nil
+	return ranges, false, nil
 }

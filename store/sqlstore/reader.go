@@ -175,7 +175,7 @@ FROM {history} WHERE ` + strings.Join(conditions, ` AND `) + ` ORDER BY entry_id
 			return err
 		}
 		e.At = instant(at)
-		e.Ranges, err = decodeRanges(ranges)
+		e.Ranges, e.ShardsOnly, err = decodeRanges(ranges)
 		page = append(page, e)
 		return err
 	})

@@ -254,12 +254,13 @@ WHERE g.map_id = ? ORDER BY h.generation {limit}`
 		if !generation.Valid || generation.Int64 > changes.Generation {
 			return nil
 		}
-		ranges, err := decodeRanges(blob)
+		ranges, only, err := decodeRanges(blob)
 		if err != nil {
 			return err
 		}
-		whole = whole && len(ranges) > 0 && generation.Int64 <= seen+1
+		whole = whole && (only || len(ranges) > 0) && generation.Int64 <= seen+1
 		seen = generation.Int64
+		changes.Shards = changes.Shards || only
 		changes.Ranges = append(changes.Ranges, ranges...)
 		return nil
 	})

@@ -151,7 +151,7 @@ func (w *writer) history(ctx context.Context, d store.Delta, generation int64) e
 		}
 		_, err := w.t.exec(ctx, `INSERT INTO {history} (op_id, made_at, map_id, map_name, kind, outcome, who, reason, summary, generation, ranges)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(e.Operation), micros(e.At), int64(e.MapID), e.MapName, text(e.Kind), int64(e.Outcome),
-			text(e.Who), text(e.Reason), text(e.Summary), e.Generation, encodeRanges(e.Ranges))
+			text(e.Who), text(e.Reason), text(e.Summary), e.Generation, encodeRanges(e.Ranges, e.ShardsOnly))
 		if err != nil {
 			return err
 		}

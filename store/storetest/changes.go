@@ -18,6 +18,13 @@ func testChanges(w *world) {
 		o := newOperation(m, store.Step{Shard: s})
 		w.must(m.ID, store.Delta{Prepare: o, Publish: o, History: list(newEntry(o, store.Done, ranges...))})
 	}
+	shards := func(m shardway.ShardMap, s shardway.Shard) {
+		w.Helper()
+		o := newOperation(m, store.Step{Shard: s})
+		e := newEntry(o, store.Done)
+		e.ShardsOnly = true
+		w.must(m.ID, store.Delta{Prepare: o, Publish: o, History: list(e)})
+	}
 	see := func(m shardway.ShardMap, since int64, want shardway.Changes) {
 		w.Helper()
 		got, err := w.Changes(w.Context(), m, since)
@@ -26,7 +33,7 @@ func testChanges(w *world) {
 			return
 		}
 		if !got.Complete {
-			got.Ranges = nil
+			got.Ranges, got.Shards = nil, false
 		}
 		slices.SortFunc(got.Ranges, func(a, b shardway.Range) int { return a.Low.Compare(b.Low) })
 		w.same(fmt.Sprintf("changes since %d", since), want, got)
@@ -57,4 +64,14 @@ func testChanges(w *world) {
 	see(m, 7, shardway.Changes{Generation: 8, Complete: true, Ranges: list(span(80, 90))})
 	see(m, 6, shardway.Changes{Generation: 8})
 	see(m, 5, shardway.Changes{Generation: 8})
+
+	shards(m, s) // no mapping changed
+	see(m, 8, shardway.Changes{Generation: 9, Complete: true, Shards: true})
+	see(m, 7, shardway.Changes{Generation: 9, Complete: true, Shards: true, Ranges: list(span(80, 90))})
+	see(m, 6, shardway.Changes{Generation: 9})
+	publish(m, s, span(10, 20))
+	see(m, 8, shardway.Changes{Generation: 10, Complete: true, Shards: true, Ranges: list(span(10, 20))})
+	see(m, 9, shardway.Changes{Generation: 10, Complete: true, Ranges: list(span(10, 20))})
+	shards(other, so)
+	see(other, 2, shardway.Changes{Generation: 4, Complete: true, Shards: true, Ranges: list(point(points[0]), point(points[1]))})
 }

@@ -223,5 +223,6 @@ func (g *generator) entry(m shardway.ShardMap, d *store.Delta) store.Entry {
 			e.Ranges[n].High = shardway.Key{}
 		}
 	}
+	e.ShardsOnly = len(e.Ranges) == 0 && g.IntN(2) == 0
 	return e
 }
