@@ -251,7 +251,9 @@ func (d *draining) take(ctx context.Context, t *transaction, mappings []shardway
 	}
 	for some := range slices.Chunk(ids(mappings), dialect.MaxAmong) {
 		condition, args := d.b.d.Among("mapping_id", some)
-		if _, err := t.exec(ctx, d.how.Rows[0]+condition+d.how.Rows[1], args...); err != nil {
+		// A query, not an execution: with one that finds no row, the driver for
+		// MariaDB waits for ever.
+		if err := t.query(ctx, d.how.Rows[0]+condition+d.how.Rows[1], args, func(*sql.Rows) error { return nil }); err != nil {
 			return err
 		}
 	}
