@@ -47,8 +47,10 @@ type victim struct {
 
 	at   int32
 	kind fault
-	seen atomic.Int32
-	dead atomic.Bool
+	// during is what others do while the client stalls. Nil: one recovers by force.
+	during func() error
+	seen   atomic.Int32
+	dead   atomic.Bool
 }
 
 func (v *victim) commit(run, dry func() error) error {
@@ -72,6 +74,12 @@ func (v *victim) commit(run, dry func() error) error {
 	case refuse:
 		return errRefused
 	case stall:
+		if v.during != nil {
+			if err := v.during(); err != nil {
+				return err
+			}
+			return run()
+		}
 		if _, err := v.rig.client(catalog.Config{Who: "second"}).Recover(context.Background(), true); err != nil {
 			return err
 		}
