@@ -63,33 +63,14 @@ type seat struct {
 	server topology.Server // when it was chosen
 }
 
-// DemotedError is the error of work on a session of a server that was primary
-// when the session was given out and was seen to be primary no longer. The
-// statement was not sent, or the transaction not committed. It matches
-// [shardway.ErrUnavailable].
-type DemotedError struct {
-	Server string // address
-}
-
-// Error names the server.
-func (e *DemotedError) Error() string {
-	return fmt.Sprintf("server %q is not primary any more: nothing was sent", e.Server)
-}
-
-// Is reports whether target is [shardway.ErrUnavailable].
-func (e *DemotedError) Is(target error) bool { return target == shardway.ErrUnavailable }
-
-// SafeToRetry is true: nothing is kept.
-func (e *DemotedError) SafeToRetry() bool { return true }
-
-// demoted returns a DemotedError if the session is for writes and its server is
+// demoted returns a [shardway.DemotedError] if the session is for writes and its server is
 // not primary any more.
 func (v *visit) demoted() error {
 	if v.seat.set == nil || v.reads || v.seat.primary() {
 		return nil
 	}
 	v.dirty = true
-	return &DemotedError{v.pool.address}
+	return &shardway.DemotedError{Server: v.pool.address}
 }
 
 // primary reports whether the server is primary still, as far as is known: one

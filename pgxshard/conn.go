@@ -18,8 +18,8 @@ var ErrReleased = errors.New("connection was released")
 // Conn is one session of the database that holds a key, validated when it was
 // given out. It never changes its session: when that breaks, the Conn is of no
 // more use. When its server is seen to be no longer the primary that it was, its
-// methods fail with a [*DemotedError]. It must be released, and is not for several
-// goroutines at once.
+// methods fail with a [*shardway.DemotedError]. It must be released, and is not
+// for several goroutines at once.
 type Conn struct {
 	v        *visit // not to be used after Release: it has another owner then
 	held     bool   // the session holds the mapping
@@ -103,7 +103,7 @@ func (c *Conn) Shard() string { return c.v.route.Shard.Name }
 func (c *Conn) Server() string { return c.v.pool.address }
 
 // Exec runs a statement, as [pgx.Conn.Exec] does. When the session was ended
-// because the mapping goes elsewhere, the error is a [*MovedError].
+// because the mapping goes elsewhere, the error is a [*shardway.MovedError].
 func (c *Conn) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	conn, err := c.usable()
 	if err != nil {

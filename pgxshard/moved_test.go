@@ -46,7 +46,7 @@ func TestDrained(t *testing.T) {
 		}
 		return second(tx.Exec(ctx, "UPDATE item SET n = n + 1"))
 	})
-	var moved *pgxshard.MovedError
+	var moved *shardway.MovedError
 	if !errors.As(err, &moved) || moved.Shard != "a" || !errors.Is(err, shardway.ErrStale) || retry.Classify(err) == retry.CommitUnknown || runs != 1 {
 		t.Errorf("the transaction: %v after %d runs", err, runs)
 	}

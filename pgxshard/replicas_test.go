@@ -160,7 +160,7 @@ func TestFailover(t *testing.T) {
 	if p, err := port(ctx, keyed{db, 5}); err != nil || p != set.Server(1).Port() {
 		t.Errorf("after the failover: port %d, %v", p, err)
 	}
-	var demoted *pgxshard.DemotedError
+	var demoted *shardway.DemotedError
 	if _, err := former.Exec(ctx, "UPDATE item SET n = n + 1"); !errors.As(err, &demoted) || demoted.Server != set.Addr(0) {
 		t.Errorf("a session of the former primary: %v", err)
 	}

@@ -47,7 +47,7 @@ func (e *MisuseError) Is(target error) bool { return target == shardway.ErrInval
 // transactions are read-only and a secondary may run them.
 //
 // Errors are those of [DB.Exec] on the way to the shard, those of the body, a
-// [*MovedError] if the session was ended because the mapping goes elsewhere, a
+// [*shardway.MovedError] if the session was ended because the mapping goes elsewhere, a
 // [*retry.StoppedError] around the last one, and ErrInvalid for options that are
 // none: an unknown isolation level, or texts for begin and commit.
 func (d *DB[K]) InTx(ctx context.Context, k K, options pgx.TxOptions, body func(ctx context.Context, tx pgx.Tx) error) error {
@@ -120,7 +120,7 @@ func (o *opener) inTx(ctx context.Context, t *transaction) error {
 		return retry.Uncommitted(err)
 	}
 	err = v.transact(ctx, &tx{inner: inner}, t.body)
-	t.moved = t.moved || errors.As(err, new(*MovedError))
+	t.moved = t.moved || errors.As(err, new(*shardway.MovedError))
 	return err
 }
 

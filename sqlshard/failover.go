@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/shardway/shardway"
@@ -34,24 +33,6 @@ func (a *seat) primary() bool {
 	return s.Role == topology.RolePrimary && s.Demotions == a.demotions
 }
 
-// DemotedError is the error of a statement on a connection to a server that was
-// primary when the connection was opened and was seen to be primary no longer.
-// The statement was not sent. It matches [shardway.ErrUnavailable].
-type DemotedError struct {
-	Server string // address
-}
-
-// Error names the server.
-func (e *DemotedError) Error() string {
-	return fmt.Sprintf("server %q is not primary any more: the statement was not sent", e.Server)
-}
-
-// Is reports whether target is [shardway.ErrUnavailable].
-func (e *DemotedError) Is(target error) bool { return target == shardway.ErrUnavailable }
-
-// SafeToRetry is true: nothing reached a server.
-func (e *DemotedError) SafeToRetry() bool { return true }
-
 // sending is called before a statement is sent. It refuses what a former
 // primary must not get, and what a unit sends after its transaction, and returns
 // the time where it is needed later.
@@ -64,7 +45,7 @@ func (s *session) sending() (began time.Time, err error) {
 	}
 	if !s.seat.reads && s.seat.now().Demotions != s.seat.demotions {
 		s.dirty = true
-		return time.Time{}, &DemotedError{Server: s.pool.address}
+		return time.Time{}, &shardway.DemotedError{Server: s.pool.address}
 	}
 	return time.Now(), nil
 }

@@ -153,7 +153,7 @@ func TestSplitBrain(t *testing.T) {
 
 		demoted := func(what string, err error) {
 			t.Helper()
-			var e *sqlshard.DemotedError
+			var e *shardway.DemotedError
 			if !errors.As(err, &e) || e.Server != r.set.Addr(0) || !errors.Is(err, shardway.ErrUnavailable) || !e.SafeToRetry() {
 				t.Errorf("%s on a connection to the former primary: %v", what, err)
 			}

@@ -190,7 +190,7 @@ func TestMovedWithinUnit(t *testing.T) {
 			var n int
 			return tx.QueryRowContext(ctx, "SELECT 1").Scan(&n)
 		})
-		var moved *sqlshard.MovedError
+		var moved *shardway.MovedError
 		if !errors.As(err, &moved) || !moved.SafeToRetry() || !errors.Is(err, shardway.ErrStale) || calls != 1 {
 			t.Errorf("repeating off %v, %d calls: %v", off, calls, err)
 		}
@@ -227,7 +227,7 @@ func TestEndedSession(t *testing.T) {
 			r.endSession(ctx, tx, admin)
 			return r.adds(2)(ctx, tx)
 		})
-		if err == nil || errors.As(err, new(*sqlshard.MovedError)) || errors.Is(err, retry.ErrCommitUnknown) {
+		if err == nil || errors.As(err, new(*shardway.MovedError)) || errors.Is(err, retry.ErrCommitUnknown) {
 			t.Errorf("the session was ended: %v", err)
 		}
 	})

@@ -108,7 +108,7 @@ func (o *opener) inTx(ctx context.Context, key shardway.Key, want want, options 
 	return retry.Do(ctx, policy, func(ctx context.Context, _ int) error {
 		err := o.once(ctx, key, want, *options, fn)
 		err = movedBefore(moved, err)
-		moved = moved || errors.As(err, new(*MovedError))
+		moved = moved || errors.As(err, new(*shardway.MovedError))
 		return err
 	})
 }

@@ -3,45 +3,15 @@ package sqlshard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/shardway/shardway"
 )
 
-// MovedError is the error of work whose session was ended by the server because
-// the key's mapping is being changed: it goes offline, or to another shard. It
-// matches [shardway.ErrStale].
-//
-// A session that was ended does not say why. The shard is asked once more, on
-// another session: if it does not have the mapping online any more, that is why.
-type MovedError struct {
-	Map   string // name of the shard map
-	Shard string // name of the shard that had the mapping
-	Err   error  // what the driver said
-
-	undone bool // nothing of the work was kept
-}
-
-// Error names shard map and shard, then the cause.
-func (e *MovedError) Error() string {
-	return fmt.Sprintf("shard map %q: the mapping on shard %q was changed meanwhile and the session ended: %v", e.Map, e.Shard, e.Err)
-}
-
-// Is reports whether target is [shardway.ErrStale].
-func (e *MovedError) Is(target error) bool { return target == shardway.ErrStale }
-
-// Unwrap returns the cause.
-func (e *MovedError) Unwrap() error { return e.Err }
-
-// SafeToRetry is true when nothing of the work was kept: it was done in a
-// transaction that had not begun to commit.
-func (e *MovedError) SafeToRetry() bool { return e.undone }
-
 // askLimit bounds the time to find out why a session was ended.
 const askLimit = 2 * time.Second
 
-// told returns err, or a MovedError around it if the server has ended the
+// told returns err, or a [shardway.MovedError] around it if the server has ended the
 // session because of a change of the mapping.
 func (o *opener) told(ctx context.Context, c *Conn, undone bool, err error) error {
 	if err == nil || c.route.MappingID == 0 || over(ctx) || !c.session.pool.engine.dialect.EndedByServer(err) {
@@ -56,7 +26,7 @@ func (o *opener) told(ctx context.Context, c *Conn, undone bool, err error) erro
 	if !errors.Is(reason, errNotHere) && !errors.Is(reason, shardway.ErrMappingOffline) {
 		return err
 	}
-	return &MovedError{Map: o.m.ShardMap().Name, Shard: c.Shard(), Err: err, undone: undone}
+	return &shardway.MovedError{Map: o.m.ShardMap().Name, Shard: c.Shard(), Err: err, Undone: undone}
 }
 
 // explain is told for a statement of the connection.
@@ -77,5 +47,5 @@ func movedBefore(moved bool, err error) error {
 	if !errors.As(err, &lookup) {
 		return err
 	}
-	return &MovedError{Map: lookup.Map, Shard: lookup.Shard, Err: err, undone: true}
+	return &shardway.MovedError{Map: lookup.Map, Shard: lookup.Shard, Err: err, Undone: true}
 }

@@ -14,7 +14,7 @@ import (
 func movedAway(t *testing.T, conn *sqlshard.Conn) {
 	t.Helper()
 	_, err := conn.ExecContext(t.Context(), "INSERT INTO item (id, name) VALUES (-1, 'too late')")
-	var moved *sqlshard.MovedError
+	var moved *shardway.MovedError
 	if !errors.As(err, &moved) || moved.Shard != conn.Shard() || moved.Map != "customers" || !errors.Is(err, shardway.ErrStale) {
 		t.Errorf("a statement after the mapping went away: %v", err)
 	}
