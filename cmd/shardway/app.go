@@ -31,6 +31,9 @@ type work func(ctx context.Context, args []string) error
 func (a *app) does(c *cobra.Command, do work) *cobra.Command {
 	a.completeNames(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkFlags(cmd.Flags()); err != nil {
+			return err
+		}
 		a.began = true
 		if err := a.set.load(cmd.Flags()); err != nil {
 			return err
@@ -47,7 +50,7 @@ func (a *app) withStore(c *cobra.Command, do func(ctx context.Context, s *sessio
 		if err != nil {
 			return err
 		}
-		return errors.Join(do(ctx, s, args), s.close())
+		return errors.Join(s.whose(ctx, do(ctx, s, args)), s.close())
 	})
 }
 

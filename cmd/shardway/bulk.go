@@ -202,12 +202,15 @@ func (b *bulk) mapping(columns map[string]int, record []string) (n catalog.NewMa
 		return n, err
 	}
 	n.Range = r
+	if field("shard") == "" {
+		return n, &shardway.ArgumentError{Argument: "shard", Reason: "is empty"}
+	}
 	i := slices.IndexFunc(b.shards, func(s shardway.Shard) bool { return s.Name == field("shard") })
 	if i < 0 {
 		return n, &shardway.LookupError{Map: b.m.Name, Shard: field("shard"), Err: shardway.ErrShardNotFound}
 	}
 	if b.shards[i].Status == shardway.ShardOffline {
-		return n, &shardway.ArgumentError{Argument: "shard", Value: field("shard"), Reason: "is offline: it takes no new mappings"}
+		return n, &stateError{&shardway.ArgumentError{Argument: "shard", Value: field("shard"), Reason: "is offline: it takes no new mappings"}}
 	}
 	n.ShardID = b.shards[i].ID
 	st, err := parseMappingStatus(cmp.Or(field("status"), "online"))

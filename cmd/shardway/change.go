@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,6 +50,7 @@ func (s *session) changeWith(ctx context.Context, f changeFlags, ch catalog.Chan
 	var err error
 	if f.dryRun {
 		r, err = s.Preview(ctx, ch)
+		err = byState(err)
 	} else {
 		r, err = s.do(ctx, ch)
 	}
@@ -109,7 +111,7 @@ func (s *session) do(ctx context.Context, ch catalog.Change) (catalog.Result, er
 	if err == nil && ctx.Err() != nil {
 		fmt.Fprintln(s.errs, "note: the change was past the point of no return: it is done")
 	}
-	return r, fate(r, err)
+	return r, fate(r, byState(err))
 }
 
 // endAbandoned ends the operations of dead clients, as far as their shards can
@@ -161,9 +163,25 @@ func (s *session) viewMappings(ctx context.Context, m shardway.ShardMap, mapping
 	for _, sh := range shards {
 		names[sh.ID] = sh.Name
 	}
+	now := s.lockTime(ctx, mappings...)
 	views := make([]mappingView, len(mappings))
 	for i, mp := range mappings {
-		views[i] = viewMapping(m, mp, cmp.Or(names[mp.ShardID], fmt.Sprintf("%016x", int64(mp.ShardID))))
+		views[i] = viewMapping(m, mp, cmp.Or(names[mp.ShardID], fmt.Sprintf("%016x", int64(mp.ShardID))), now)
 	}
 	return views
+}
+
+// lockTime is the time by which the locks of mappings run out: the store's, as
+// for those who change them. A store that does not answer any more leaves the
+// time unknown: then locks are shown as they were read.
+func (s *session) lockTime(ctx context.Context, mappings ...shardway.Mapping) time.Time {
+	runsOut := func(mp shardway.Mapping) bool { return !mp.Lock.Expires.IsZero() }
+	if !slices.ContainsFunc(mappings, runsOut) {
+		return time.Time{}
+	}
+	now, err := s.global.Now(ctx)
+	if err != nil {
+		return time.Time{}
+	}
+	return now
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/shardway/shardway"
@@ -84,12 +85,13 @@ func dsnExamples() string {
 	return list(examples, "or")
 }
 
-func engineNames() string {
+// engineNames are the engines that can hold a global store.
+func engineNames() []string {
 	names := make([]string, len(engines))
 	for i, e := range engines {
 		names[i] = e.name
 	}
-	return strings.Join(append(names, onMongoDB), ", ")
+	return names
 }
 
 func findEngine(name string) (engine, error) {
@@ -103,12 +105,12 @@ func findEngine(name string) (engine, error) {
 			}
 		}
 	}
-	return engine{}, &shardway.ArgumentError{Argument: "engine", Value: name, Reason: "is unknown: expected one of " + engineNames()}
+	return engine{}, &shardway.ArgumentError{Argument: "engine", Value: name, Reason: "is unknown: expected one of " + strings.Join(append(engineNames(), onMongoDB), ", ")}
 }
 
 // parseAddress takes a DSN apart. what names it in errors, which never show
-// the DSN: it may hold a secret.
-func parseAddress(what, dsn string) (address, error) {
+// the DSN: it may hold a secret. expected are the engines that errors name.
+func parseAddress(what, dsn string, expected ...string) (address, error) {
 	scheme, rest, ok := strings.Cut(dsn, ":")
 	if !ok || strings.ContainsAny(scheme, "/@?= ") {
 		return address{}, &shardway.ArgumentError{Argument: what, Reason: "does not start with an engine: expected for example " + engines[0].example + " or sqlite:file.db"}
@@ -118,7 +120,9 @@ func parseAddress(what, dsn string) (address, error) {
 	}
 	e, err := findEngine(scheme)
 	if err != nil {
-		return address{}, err
+		return address{}, &shardway.ArgumentError{
+			Argument: what, Reason: fmt.Sprintf("begins with the engine %q, which is unknown: expected one of %s", scheme, strings.Join(expected, ", ")),
+		}
 	}
 	a, err := e.parse(e.name + ":" + rest)
 	if err != nil {

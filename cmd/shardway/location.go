@@ -39,7 +39,7 @@ func parseLocation(dsns, servers []string) (shardway.Location, error) {
 // parseShardDSN reads a DSN that must hold nothing that does not belong into a
 // shard map. Its errors never show the DSN.
 func parseShardDSN(dsn string) (shardway.Location, error) {
-	a, err := parseAddress("location", dsn)
+	a, err := parseAddress("location", dsn, append(engineNames(), onMongoDB)...)
 	if err != nil {
 		return shardway.Location{}, err
 	}

@@ -44,7 +44,11 @@ func mappingLock(a *app) *cobra.Command {
 			lock.Token = catalog.NewLockToken()
 		}
 		if expires > 0 {
-			lock.Expires = time.Now().UTC().Add(expires)
+			now, err := s.global.Now(ctx) // by which it runs out
+			if err != nil {
+				return err
+			}
+			lock.Expires = now.UTC().Add(expires)
 		}
 		shown := lock.Token
 		if f.dryRun || c.Flags().Changed("token") {

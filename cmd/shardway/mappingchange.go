@@ -129,7 +129,8 @@ func mappingMove(a *app) *cobra.Command {
 		if ch.Mapping, err = k.find(ctx, s, m); err != nil {
 			return err
 		}
-		return s.change(ctx, f, ch)
+		err = s.change(ctx, f, ch)
+		return k.offlineFirst(m, err, ", and so does --status offline with this command")
 	})
 }
 
@@ -199,6 +200,7 @@ func mappingDelete(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return s.change(ctx, f, catalog.DeleteMapping{Mapping: mp, Token: shardway.LockToken(token), Reason: f.reason})
+		err = s.change(ctx, f, catalog.DeleteMapping{Mapping: mp, Token: shardway.LockToken(token), Reason: f.reason})
+		return k.offlineFirst(m, err, "")
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -70,7 +71,17 @@ func (s *session) holding(ctx context.Context, m shardway.ShardMap, text string)
 	if err != nil {
 		return shardway.Mapping{}, err
 	}
-	return s.MappingForKey(ctx, m, key)
+	mp, err := s.MappingForKey(ctx, m, key)
+	return mp, emptyKey(key, err)
+}
+
+// emptyKey names the empty text among what an error says: elsewhere it is left
+// out like all that is not known.
+func emptyKey(key shardway.Key, err error) error {
+	if err == nil || key.String() != "" {
+		return err
+	}
+	return fmt.Errorf("key \"\": %w", err)
 }
 
 // parseKey reads a key of the map's kind. argument is what errors call it.

@@ -62,7 +62,7 @@ func recoverCommand(a *app) *cobra.Command {
 		if len(all) == 0 && err != nil {
 			return err
 		}
-		views, left := viewRecovered(all)
+		views, left := s.viewRecovered(ctx, all)
 		if emitted := s.emit(views, func(p *page) { p.recovered(views) }); emitted != nil {
 			return emitted
 		}
@@ -77,10 +77,28 @@ func recoverCommand(a *app) *cobra.Command {
 }
 
 // viewRecovered shows what was done, and counts what is left.
+func (s *session) viewRecovered(ctx context.Context, all []catalog.Recovered) (views []recoveredView, left int) {
+	if len(all) == 0 {
+		return []recoveredView{}, 0
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	now, err := s.global.Now(limited) // by which leases run
+	if err != nil {
+		return viewRecovered(all) // the work is done, and is told in any case
+	}
+	return viewRecoveredAt(all, now)
+}
+
+// viewRecovered shows it by this machine's clock.
 func viewRecovered(all []catalog.Recovered) (views []recoveredView, left int) {
+	return viewRecoveredAt(all, time.Now())
+}
+
+func viewRecoveredAt(all []catalog.Recovered, now time.Time) (views []recoveredView, left int) {
 	views = []recoveredView{}
 	for _, r := range all {
-		v := recoveredView{operationView: viewOperation(r.Operation, time.Now()), Outcome: r.Outcome.String()}
+		v := recoveredView{operationView: viewOperation(r.Operation, now), Outcome: r.Outcome.String()}
 		if r.Outcome == store.Pending {
 			left++
 			v.Error = fmt.Sprint(r.Err)
@@ -103,7 +121,7 @@ func (s *session) watchRecovery(ctx context.Context, some catalog.Selection, eve
 				ended = append(ended, r)
 			}
 		}
-		if views, _ := viewRecovered(ended); len(views) > 0 {
+		if views, _ := s.viewRecovered(ctx, ended); len(views) > 0 {
 			_ = s.emit(views, func(p *page) { p.recovered(views) }) // nobody reads: go on all the same
 		}
 	}})

@@ -82,7 +82,7 @@ func recoveryDetect(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "detect [SHARD]... --map MAP", Short: "Compare the global map with the local maps of all shards, or of some",
 		Long: "Changes nothing. The exit code is 8 when something is to be resolved, 5 when only a shard cannot\nbe read, and 0 when all maps say the same; what is pending is no difference. --out writes the\nreport to a file for show and resolve.",
-		Args: cobra.ArbitraryArgs, Example: example("shardway recovery detect --map customers", "shardway recovery detect s1 s2 --map customers --out report.json"),
+		Args: arguments("[SHARD]..."), Example: example("shardway recovery detect --map customers", "shardway recovery detect s1 s2 --map customers --out report.json"),
 	}
 	mapFlag(c)
 	c.Flags().StringVar(&out, "out", "", "write the report to this file, as JSON")
@@ -91,13 +91,13 @@ func recoveryDetect(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if reports == nil {
+			reports = []recovery.Report{}
+		}
 		if out != "" {
 			if err := saveReports(out, reports); err != nil {
 				return err
 			}
-		}
-		if reports == nil {
-			reports = []recovery.Report{}
 		}
 		if err := s.emit(reports, func(p *page) { p.reports(reports) }); err != nil {
 			return err
@@ -169,9 +169,9 @@ func savedReports(file string, names []string) ([]recovery.Report, error) {
 	if err != nil {
 		return nil, usagef("reading report: %w", err)
 	}
-	var all []recovery.Report
-	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, usagef("reading report %s: %w", file, err)
+	all, err := parseReports(file, text)
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(r recovery.Report) bool { return r.Shard.Name == name }) {
@@ -184,7 +184,7 @@ func savedReports(file string, names []string) ([]recovery.Report, error) {
 func recoveryShow(a *app) *cobra.Command {
 	var from string
 	c := &cobra.Command{
-		Use: "show [SHARD]... --map MAP", Short: "List the differences piece by piece, as they are or as they were saved", Args: cobra.ArbitraryArgs,
+		Use: "show [SHARD]... --map MAP", Short: "List the differences piece by piece, as they are or as they were saved", Args: arguments("[SHARD]..."),
 		Example: example("shardway recovery show s1 --map customers", "shardway recovery show --from report.json"),
 	}
 	mapFlag(c)

@@ -17,7 +17,7 @@ func recoveryRebuild(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "rebuild local|global [SHARD]... --map MAP", Short: "Rebuild local maps from the global one, or the global map from the local ones",
 		Long: "rebuild local makes the local maps of all shards, or of those named, what the global map says,\nalso in databases that are empty or were restored. rebuild global makes the global map what the\nlocal maps say; a key that two of them claim stays as it is and is named (exit code 8). Shards are\nworked on side by side, and one that cannot be rebuilt does not stop the others. Asks first.",
-		Args: arguments("local or global..."), ValidArgs: []string{"local", "global"},
+		Args: arguments("local or global", "[SHARD]..."), ValidArgs: []string{"local", "global"},
 		Example: example("shardway recovery rebuild local s1 --map customers --dry-run", "shardway recovery rebuild local --map customers --yes",
 			"shardway recovery rebuild global --map customers --yes --reason 'store restored from the backup of Sunday'"),
 	}

@@ -106,7 +106,7 @@ func recoveryResolve(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "resolve [SHARD]... --map MAP --keep global|local|ignore", Short: "Take one side of the differences for the truth, in whole or by ranges",
 		Long: "With --keep global the local map becomes what the global map says, with --keep local the other\nway round. --choose speaks of a part, and --keep of the rest: local:0..100 is a range, local:7.. is\nopen, local:7 is one key of a list map. With --from the differences must still be those of the file\n(exit code 4 otherwise). Shows what it will do and asks.",
-		Args: cobra.ArbitraryArgs,
+		Args: arguments("[SHARD]..."),
 		Example: example("shardway recovery resolve s1 --map customers --keep global --dry-run", "shardway recovery resolve s1 --map customers --keep local --yes",
 			"shardway recovery resolve s1 --map customers --choose local:0..100 --choose global:100..200",
 			"shardway recovery resolve --map customers --from report.json --keep global"),

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/shardway/shardway"
 )
 
 // refusal is what a server says when it does not let us in, or not do something.
@@ -44,6 +48,27 @@ func refused[C comparable](engine string, code C, logins, rights []C) (refusal, 
 	return refusal{engine, login}, login || slices.Contains(rights, code)
 }
 
+// shardError is an error of a shard's database, while the global store answers.
+type shardError struct{ err error }
+
+func (e *shardError) Error() string { return e.err.Error() }
+func (e *shardError) Unwrap() error { return e.err }
+
+// whose tells a login that a shard refuses from one that the global store
+// refuses: the latter answers in the first case.
+func (s *session) whose(ctx context.Context, err error) error {
+	if r, ok := refusalIn(err); !ok || !r.login {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_, answer := s.global.Describe(ctx)
+	if _, refused := refusalIn(answer); refused {
+		return err
+	}
+	return &shardError{err}
+}
+
 // accessHint says what to do when a server does not let us in.
 func (a *app) accessHint(code int, err error) string {
 	r, ok := refusalIn(err)
@@ -55,23 +80,52 @@ func (a *app) accessHint(code int, err error) string {
 	case !r.login:
 		return ""
 	}
-	address, err := a.set.store()
-	if err != nil {
+	address, storeErr := a.set.store()
+	if storeErr != nil {
 		return ""
 	}
-	_, shards, err := a.set.shards(address)
-	if err != nil {
+	_, login, shardsErr := a.set.shards(address)
+	if shardsErr != nil {
 		return ""
 	}
-	switch storeLogin := address.credentials; {
-	case storeLogin.Password == "":
-		hint := "no password is set for the store: SHARDWAY_STORE_PASSWORD or SHARDWAY_STORE_PASSWORD_FILE gives it"
-		if shards.Password != "" {
-			hint += "; SHARDWAY_SHARD_PASSWORD is for the shards alone"
-		}
-		return hint
-	case shards.Password == "":
+	if shard := (*shardError)(nil); errors.As(err, &shard) {
+		return a.set.shardLoginHint(login)
+	}
+	return a.set.storeLoginHint(address.credentials, login)
+}
+
+// storeLoginHint names the settings of the login on the global store.
+func (s *settings) storeLoginHint(login, shards shardway.Credentials) string {
+	if login.Password != "" {
+		return "the store's login is " + s.origin("store-password", "store")
+	}
+	hint := "no password is set for the store: SHARDWAY_STORE_PASSWORD or SHARDWAY_STORE_PASSWORD_FILE gives it"
+	if shards.Password != "" {
+		hint += "; SHARDWAY_SHARD_PASSWORD is for the shards alone"
+	}
+	return hint
+}
+
+// shardLoginHint names the settings of the login on the shards.
+func (s *settings) shardLoginHint(login shardway.Credentials) string {
+	own := "SHARDWAY_SHARD_USER with SHARDWAY_SHARD_PASSWORD or SHARDWAY_SHARD_PASSWORD_FILE"
+	_, direct := s.values["shard-password"]
+	_, indirect := s.values["shard-password-file"]
+	switch {
+	case login.Password == "":
 		return "no password is set for the shards' user: SHARDWAY_SHARD_PASSWORD or SHARDWAY_SHARD_PASSWORD_FILE gives it"
+	case direct || indirect:
+		return "the shards' login is " + s.origin("shard-password", "shard-user")
 	}
-	return ""
+	return "the shards get the user and password of the store: " + own + " gives them a login of their own"
+}
+
+// origin says where a password, and else where the login, comes from.
+func (s *settings) origin(password, otherwise string) string {
+	for _, name := range []string{password, password + "-file", otherwise} {
+		if v, ok := s.values[name]; ok {
+			return "that of setting " + name + " (" + v.source + ")"
+		}
+	}
+	return "that of setting " + otherwise
 }

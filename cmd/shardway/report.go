@@ -26,11 +26,14 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, args []string, err
 	var v errorView
 	if a.began {
 		code, hint := judge(ctx, err)
-		v = errorView{Error: printable(message(err)), Code: code, Hints: []string{hint, a.accessHint(code, err)}}
+		v = errorView{Error: printable(message(err)), Code: code, Hints: []string{a.filled(hint, err), a.accessHint(code, err)}}
 	} else {
 		v = errorView{Error: printable(sentence(err)), Code: exitUsage, Hints: []string{usageHint(cmd.CommandPath(), args)}}
 	}
 	v.Hints = slices.DeleteFunc(v.Hints, func(h string) bool { return h == "" })
+	for i, h := range v.Hints {
+		v.Hints[i] = printable(bounded(h))
+	}
 	fmt.Fprintf(a.errs, "shardway: %s\n", v.Error)
 	for _, h := range v.Hints {
 		fmt.Fprintf(a.errs, "hint: %s\n", h)
@@ -124,66 +127,26 @@ func usageHint(command string, args []string) string {
 	}
 	for _, arg := range before {
 		if len(arg) > 1 && arg[0] == '-' && number(arg[1:]) {
-			return fmt.Sprintf("a key that begins with - comes after --: %s --map MAP -- %s", command, arg)
+			return fmt.Sprintf("a key that begins with - comes after --: %s --map %s -- %s", command, mapIn(before), arg)
 		}
 	}
 	return "see " + command + " --help"
 }
 
+// mapIn is the map that a command line names, although it cannot be read as a whole.
+func mapIn(args []string) string {
+	for i, arg := range args {
+		if name, given := strings.CutPrefix(arg, "--map="); given && name != "" {
+			return word(name)
+		}
+		if arg == "--map" && i+1 < len(args) && args[i+1] != "" {
+			return word(args[i+1])
+		}
+	}
+	if name := os.Getenv(findSetting("map").variable()); name != "" {
+		return word(name)
+	}
+	return "MAP"
+}
+
 func number(text string) bool { return text[0] >= '0' && text[0] <= '9' }
-
-// message is the text of an error without lines that stand in it already
-// (joined errors often have one cause) and without saying twice what two layers
-// have both said.
-func message(err error) string {
-	var b strings.Builder
-	for line := range strings.Lines(err.Error()) {
-		if line = bounded(once(strings.TrimSpace(line))); line == "" || strings.Contains(b.String(), line) {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(line)
-	}
-	return b.String()
-}
-
-// maxShown bounds what a message shows of one word of its input, in bytes.
-const maxShown = 200
-
-// bounded cuts words that nobody wants to read: input of any length may be
-// quoted in an error.
-func bounded(line string) string {
-	if len(line) <= maxShown {
-		return line
-	}
-	words := strings.Split(line, " ")
-	for i, w := range words {
-		if len(w) > maxShown {
-			quote := ""
-			if w[0] == '"' {
-				quote = `"`
-			}
-			words[i] = strings.ToValidUTF8(w[:maxShown], "") + "…" + quote
-		}
-	}
-	return strings.Join(words, " ")
-}
-
-// once drops what stands twice in a row between colons, as in
-// `reading shard map "m": reading shard map "m": not found`.
-func once(line string) string {
-	parts := strings.Split(line, ": ")
-	for size := 1; size <= len(parts)/2; size++ {
-		for i := 0; i+2*size <= len(parts); {
-			run := parts[i : i+size]
-			if slices.Equal(run, parts[i+size:i+2*size]) && len(strings.Join(run, "")) > 8 {
-				parts = slices.Delete(parts, i, i+size)
-			} else {
-				i++
-			}
-		}
-	}
-	return strings.Join(parts, ": ")
-}

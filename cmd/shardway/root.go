@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 const rootHelp = `Shardway routes a request to the right database: key → shard → server → connection.
@@ -74,6 +76,10 @@ func newRoot(a *app) *cobra.Command {
 	grouped("tool", demoCommand(a), configCommand(a), versionCommand(a))
 	root.SetHelpCommandGroupID("tool")
 	root.SetCompletionCommandGroupID("tool")
+	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root { // else a shell's name may be anything
+		c.Args, c.RunE = noSubcommand, func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
 	return root
 }
 
@@ -118,8 +124,47 @@ func arguments(names ...string) cobra.PositionalArgs {
 		case len(args) > most:
 			return usagef("%s: unexpected argument %q", c.CommandPath(), args[most])
 		}
+		for i, arg := range args {
+			// A key may be the empty text: its kind decides.
+			if name := strings.Trim(names[min(i, len(names)-1)], "[]."); arg == "" && name != "KEY" {
+				return usagef("%s: %s is empty", c.CommandPath(), name)
+			}
+		}
 		return nil
 	}
+}
+
+// mayBeEmpty reports whether the value of a flag may be the empty text: keys,
+// whose kind decides, what may as well be left out, and settings, which are not
+// set then. All others name something: an empty one comes from a variable of
+// the shell that is not set.
+func mayBeEmpty(flag string) bool {
+	switch flag {
+	case "key", "left", "right", "at", "low", "high", "reason", "token", "right-token", "tags":
+		return true
+	}
+	return slices.ContainsFunc(allSettings, func(s setting) bool { return s.name == flag && !s.local })
+}
+
+// checkFlags refuses flags that were given and are empty.
+func checkFlags(flags *pflag.FlagSet) error {
+	var empty []string
+	flags.Visit(func(f *pflag.Flag) {
+		given := []string{f.Value.String()}
+		if several, ok := f.Value.(pflag.SliceValue); ok {
+			given = several.GetSlice()
+		}
+		if slices.Contains(given, "") && !mayBeEmpty(f.Name) {
+			empty = append(empty, "--"+f.Name)
+		}
+	})
+	switch len(empty) {
+	case 0:
+		return nil
+	case 1:
+		return usagef("%s is empty", empty[0])
+	}
+	return usagef("%s are empty", list(empty, "and"))
 }
 
 // example returns an example text of one command a line.

@@ -66,7 +66,7 @@ func routeCommand(a *app) *cobra.Command {
 		}
 		v, err := s.route(ctx, m, key, routing{wanted: w, choose: f.given(), explain: explain})
 		if err != nil {
-			return err
+			return emptyKey(key, err)
 		}
 		if err := s.emit(v, func(p *page) { p.route(v) }); err != nil {
 			return err
@@ -111,7 +111,7 @@ func (s *session) route(ctx context.Context, m shardway.ShardMap, key shardway.K
 	v = routeView{
 		text: shardway.Mapping{Range: shardway.RangeFrom(key)}.Format(shardway.ListMap), Encoded: "0x" + hex.EncodeToString(key.Encoded()),
 		Map:     mapView{Name: m.Name, Kind: m.Kind.String(), KeyKind: m.KeyKind.String(), Generation: first.Generation},
-		Mapping: viewMapping(m, a.Mapping, first.Shard.Name), Shard: viewShard(*first.Shard), From: origin(first),
+		Mapping: viewMapping(m, a.Mapping, first.Shard.Name, s.lockTime(ctx, a.Mapping)), Shard: viewShard(*first.Shard), From: origin(first),
 	}
 	v.Key, v.KeyHex = mapfile.KeyText(key)
 	v.Mapping.ID, v.Mapping.Status = first.MappingID.String(), first.Status.String()

@@ -198,7 +198,7 @@ func (s *settings) store() (address, error) {
 			hint: "give --store DSN or set SHARDWAY_STORE: " + dsnExamples(),
 		}
 	}
-	a, err := parseAddress(fmt.Sprintf("store (%s)", s.values["store"].source), s.text("store"))
+	a, err := parseAddress(fmt.Sprintf("store (%s)", s.values["store"].source), s.text("store"), engineNames()...)
 	if err != nil {
 		return address{}, err
 	}

@@ -144,7 +144,7 @@ func (s *session) detach(ctx context.Context, f changeFlags, all []recovery.Deta
 		d.DryRun = true
 		result, err := r.Detach(ctx, d)
 		if err != nil && !(d.Gone && errors.Is(err, shardway.ErrPending)) { // which is ended only when it is meant
-			return err
+			return forced(err, s.mapName(ctx, d.Shard.MapID), d.Shard.Name)
 		}
 		results = append(results, result)
 	}
@@ -168,6 +168,17 @@ func (s *session) detach(ctx context.Context, f changeFlags, all []recovery.Deta
 		results = append(results, result)
 	}
 	return s.changed(ctx, f, results...)
+}
+
+// mapName is the name of a map for a hint.
+func (s *session) mapName(ctx context.Context, id shardway.MapID) string {
+	maps, _ := s.ShardMaps(ctx)
+	for _, m := range maps {
+		if m.ID == id {
+			return m.Name
+		}
+	}
+	return s.set.text("map")
 }
 
 // partly prints the changes that were made before one failed.

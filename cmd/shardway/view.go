@@ -116,8 +116,9 @@ type mappingView struct {
 	covers string    // for people
 }
 
-// viewMapping leaves the lock's token out: it is for its owner alone.
-func viewMapping(m shardway.ShardMap, mp shardway.Mapping, shard string) mappingView {
+// viewMapping leaves the lock's token out: it is for its owner alone. now is the
+// store's time, by which locks run out.
+func viewMapping(m shardway.ShardMap, mp shardway.Mapping, shard string, now time.Time) mappingView {
 	v := mappingView{ID: mp.ID.String(), Shard: shard, Status: mp.Status.String(), covers: mp.Format(m.Kind)}
 	if m.Kind == shardway.ListMap {
 		v.Key, v.KeyHex = mapfile.KeyText(mp.Range.Low)
@@ -125,7 +126,7 @@ func viewMapping(m shardway.ShardMap, mp shardway.Mapping, shard string) mapping
 		v.Low, v.LowHex = mapfile.KeyText(mp.Range.Low)
 		v.High, v.HighHex = mapfile.KeyText(mp.Range.High)
 	}
-	if mp.Lock.Held(time.Now()) {
+	if mp.Lock.Held(now) {
 		v.Lock = &lockView{Owner: mp.Lock.Owner, Reason: mp.Lock.Reason, Expires: instant(mp.Lock.Expires)}
 	}
 	return v

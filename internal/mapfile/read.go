@@ -139,7 +139,10 @@ func (p *parser) head() error {
 		Format  json.RawMessage `json:"format"`
 		Version json.RawMessage `json:"version"`
 	}
-	if err := json.Unmarshal(p.body, &head); err != nil {
+	var other *json.UnmarshalTypeError
+	if err := json.Unmarshal(p.body, &head); errors.As(err, &other) {
+		return p.at(p.here(), "", fmt.Errorf("is not a file of shard maps, which is an object: it begins with %s", article(other.Value)))
+	} else if err != nil {
 		return p.broken(err)
 	}
 	var version int
@@ -258,9 +261,33 @@ func (p *parser) delim(want json.Delim, what string) error {
 		return p.broken(err)
 	}
 	if token != want {
-		return p.at(line, "", fmt.Errorf("%v stands where %s is due", token, what))
+		return p.at(line, "", fmt.Errorf("%s stands where %s is due", spelled(token), what))
 	}
 	return nil
+}
+
+// spelled is a token as it stands in the text, in short.
+func spelled(token json.Token) string {
+	switch t := token.(type) {
+	case nil:
+		return "null"
+	case string:
+		return fmt.Sprintf("%q", brief(t))
+	}
+	return fmt.Sprint(token)
+}
+
+// article is a kind of JSON value with its article.
+func article(kind string) string {
+	switch kind {
+	case "array":
+		return "a list"
+	case "bool":
+		return "true or false"
+	case "string":
+		return "text in quotes"
+	}
+	return "a " + strings.Fields(kind)[0]
 }
 
 // surrogate is an escape of half a character.
