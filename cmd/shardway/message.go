@@ -47,11 +47,11 @@ func bounded(line string) string {
 	words := strings.Split(line, " ")
 	for i, w := range words {
 		if len(w) > maxWord {
-			quote := ""
-			if w[0] == '"' {
-				quote = `"`
+			end := "" // the closing quote and what follows it
+			if at := strings.LastIndexByte(w, '"'); w[0] == '"' && len(w)-at < 4 {
+				end = w[at:]
 			}
-			words[i] = strings.ToValidUTF8(w[:maxWord], "") + "…" + quote
+			words[i] = strings.ToValidUTF8(w[:maxWord], "") + "…" + end
 		}
 	}
 	line = strings.Join(words, " ")
