@@ -22,7 +22,7 @@ func (c *Catalog) Preview(ctx context.Context, ch Change) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := c.reachable(ctx, p.steps); err != nil {
+	if _, err := c.reachable(ctx, p.steps); err != nil {
 		return Result{}, err
 	}
 	return p.outcome(0), nil
@@ -139,10 +139,11 @@ func (c *Catalog) attempt(ctx context.Context, ch Change) (Result, error) {
 		return p.outcome(0), nil
 	}
 	// Everything that can be found out before anything is written is found out here.
-	if err := c.reachable(ctx, p.steps); err != nil {
+	forgotten, err := c.reachable(ctx, p.steps)
+	if err != nil {
 		return Result{}, err
 	}
-	op, p, err := c.prepare(ctx, ch)
+	op, p, err := c.prepare(ctx, ch, forgotten)
 	if errors.Is(err, shardway.ErrMapNotFound) { // somebody was quicker, perhaps with the same change
 		if p, err := c.preview(ctx, ch); err == nil && p.nothing {
 			return p.outcome(0), nil
@@ -260,7 +261,8 @@ func (c *Catalog) stepDraining(ctx context.Context, op *store.Operation, local s
 	how store.Drain, met *store.Drained,
 ) (found store.StepState, err error) {
 	s := store.LocalStep{
-		Operation: op.ID, Seq: op.Seq, Epoch: op.Epoch, Map: op.Map, Step: step, Want: want, Drain: how, Drained: met,
+		Operation: op.ID, Seq: op.Seq, Horizon: op.Horizon, Epoch: op.Epoch,
+		Map: op.Map, Step: step, Want: want, Drain: how, Drained: met,
 	}
 	err = retry(ctx, func() error {
 		if err := c.renew(ctx, op); err != nil {
@@ -282,43 +284,51 @@ func passing(err error) bool {
 	return errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, shardway.ErrUnavailable)
 }
 
-// reachable checks the local stores that steps need, and writes nothing.
-func (c *Catalog) reachable(ctx context.Context, steps []store.Step) error {
+// reachable checks the local stores that steps need, and writes nothing. It
+// returns the highest Seq that one of them has forgotten.
+func (c *Catalog) reachable(ctx context.Context, steps []store.Step) (forgotten int64, err error) {
 	for _, step := range steps {
 		if step.GlobalOnly {
 			continue
 		}
-		if _, err := c.local(ctx, step, false); err != nil {
-			return err
+		_, found, err := c.describe(ctx, step, false)
+		if err != nil {
+			return 0, err
 		}
+		forgotten = max(forgotten, found.Forgotten)
 	}
-	return nil
+	return forgotten, nil
 }
 
 // local opens the local store of a step and checks that it is what the step
 // needs. With deploy, tables that are missing where a shard is added are made.
 func (c *Catalog) local(ctx context.Context, step store.Step, deploy bool) (store.Local, error) {
-	wrap := func(err error) error {
-		return fmt.Errorf("opening local store of shard %q at %s: %w", step.Shard.Name, step.Shard.Location, err)
+	local, _, err := c.describe(ctx, step, deploy)
+	return local, err
+}
+
+// describe is local, and returns what the store says of itself.
+func (c *Catalog) describe(ctx context.Context, step store.Step, deploy bool) (store.Local, store.Description, error) {
+	fail := func(err error) (store.Local, store.Description, error) {
+		return nil, store.Description{}, fmt.Errorf("opening local store of shard %q at %s: %w", step.Shard.Name, step.Shard.Location, err)
 	}
 	local, err := c.locals.Open(ctx, step.Shard.Location)
 	if err != nil {
-		return nil, wrap(err)
+		return fail(err)
 	}
 	global, err := c.global.Describe(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading global store: %w", err)
+		return nil, global, fmt.Errorf("reading global store: %w", err)
 	}
 	added := step.Before == nil && step.After != nil
 	if added && deploy {
 		if err := retry(ctx, func() error { return local.Deploy(ctx, global.ID) }); err != nil {
-			return nil, wrap(err)
+			return fail(err)
 		}
-		return local, nil
 	}
 	found, err := local.Describe(ctx)
 	if errors.Is(err, shardway.ErrNoStore) && added {
-		return local, nil
+		return local, found, nil
 	}
 	if err == nil && found.ID != global.ID {
 		err = shardway.ErrForeignStore
@@ -327,7 +337,7 @@ func (c *Catalog) local(ctx context.Context, step store.Step, deploy bool) (stor
 		err = found.Version.CheckWrite("local")
 	}
 	if err != nil {
-		return nil, wrap(err)
+		return fail(err)
 	}
-	return local, nil
+	return local, found, nil
 }

@@ -116,6 +116,9 @@ func (f *faults) commit(label string, run, dry func() error) error {
 // takeOver lets another client bring everything pending to an end.
 func (f *faults) takeOver() {
 	f.recovered, f.recoverErr = f.rig.client(catalog.Config{Who: "second"}).Recover(context.Background(), true)
+	for _, rec := range f.recovered {
+		f.rig.forget(rec)
+	}
 }
 
 func (f *faults) client(cfg catalog.Config) *catalog.Catalog {

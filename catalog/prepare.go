@@ -11,8 +11,10 @@ import (
 )
 
 // prepare plans the change once more, inside the transaction that writes it.
-// An error with an operation means that this may have been written.
-func (c *Catalog) prepare(ctx context.Context, ch Change) (op *store.Operation, p *plan, err error) {
+// An error with an operation means that this may have been written. The
+// operation gets a Seq above forgotten, which the local stores it needs have
+// forgotten: one of them would not apply it otherwise.
+func (c *Catalog) prepare(ctx context.Context, ch Change, forgotten int64) (op *store.Operation, p *plan, err error) {
 	id := store.OperationID(store.NewID())
 	leased := time.Now()
 	err = c.global.Update(ctx, ch.target(), func(tx store.Reader, now time.Time) (store.Delta, error) {
@@ -21,7 +23,7 @@ func (c *Catalog) prepare(ctx context.Context, ch Change) (op *store.Operation, 
 			return store.Delta{}, err
 		}
 		op = &store.Operation{
-			ID: id, Kind: p.kind, Map: p.m, Steps: p.steps, Who: c.cfg.Who, Reason: p.reason, Summary: p.summary,
+			ID: id, Seq: forgotten, Kind: p.kind, Map: p.m, Steps: p.steps, Who: c.cfg.Who, Reason: p.reason, Summary: p.summary,
 			Started: now, Epoch: 1, Owner: c.owner, LeaseUntil: now.Add(c.cfg.Lease),
 		}
 		d := store.Delta{AddMap: p.addMap, DropMap: p.dropMap, Lock: p.locks}
@@ -40,8 +42,19 @@ func (c *Catalog) prepare(ctx context.Context, ch Change) (op *store.Operation, 
 		return nil, nil, err
 	case op != nil:
 		c.hold(op, leased)
+		c.noteBehind(op, forgotten)
 	}
 	return op, p, nil
+}
+
+// noteBehind says that an operation had to skip sequence numbers: those of a
+// global store follow what its local stores have forgotten, unless it was
+// restored from a backup, or has adopted a local store.
+func (c *Catalog) noteBehind(op *store.Operation, forgotten int64) {
+	if len(op.Steps) > 0 && forgotten > 0 && op.Seq == forgotten+1 {
+		c.cfg.Logger.Warn("sequence numbers of the global store were behind those of a local store and have been raised",
+			"operation", op.ID.String(), "map", op.Map.Name, "seq", op.Seq)
+	}
 }
 
 // prepared finds out whether a transaction whose acknowledgement was lost has

@@ -211,7 +211,7 @@ func (c *Catalog) settleClaimed(ctx context.Context, op *store.Operation, untouc
 }
 
 func (c *Catalog) settleDraining(ctx context.Context, op *store.Operation, untouched map[int]bool, d *drain) (store.Outcome, error) {
-	complete := len(untouched) == 0
+	complete, applied, behind := len(untouched) == 0, false, ""
 	steps, err := c.located(ctx, op)
 	if err != nil {
 		return store.Pending, err
@@ -221,7 +221,7 @@ func (c *Catalog) settleDraining(ctx context.Context, op *store.Operation, untou
 		if untouched[i] || step.GlobalOnly {
 			continue
 		}
-		local, err := c.local(ctx, step, true)
+		local, is, err := c.describe(ctx, step, true)
 		if err != nil {
 			return store.Pending, err
 		}
@@ -230,11 +230,17 @@ func (c *Catalog) settleDraining(ctx context.Context, op *store.Operation, untou
 			return store.Pending, err
 		}
 		locals[i] = local
-		complete = complete && found == store.StepApplied
+		complete, applied = complete && found == store.StepApplied, applied || found == store.StepApplied
+		if found != store.StepApplied && op.Seq <= is.Forgotten {
+			behind = step.Shard.Name
+		}
 	}
 	if complete {
 		c.endLeft(ctx, op, locals, steps, d)
 		return c.ended(ctx, op, store.Done)
+	}
+	if applied && behind != "" {
+		return c.endedElsewhere(ctx, op, behind)
 	}
 	for i, step := range slices.Backward(steps) {
 		if locals[i] == nil {
@@ -245,6 +251,25 @@ func (c *Catalog) settleDraining(ctx context.Context, op *store.Operation, untou
 		}
 	}
 	return c.ended(ctx, op, store.Undone)
+}
+
+// endedElsewhere deals with an operation that a shard has forgotten, while
+// another one says that it is applied there. Either somebody else has ended it
+// meanwhile, or it had ended before the global store was restored from a
+// backup. Then those who have not forgotten it are the only ones who know how:
+// it must not be undone there.
+func (c *Catalog) endedElsewhere(ctx context.Context, op *store.Operation, shard string) (store.Outcome, error) {
+	err := c.view(ctx, func(tx store.Reader) error {
+		_, err := c.mine(ctx, tx, op)
+		return err
+	})
+	if errors.Is(err, store.ErrLostLease) {
+		return c.await(ctx, op, err)
+	}
+	if err == nil {
+		err = fmt.Errorf("shard %q has forgotten it, others have applied it: %w", shard, store.ErrMapsDiffer)
+	}
+	return store.Pending, err
 }
 
 // located returns the steps of an operation with the locations where their

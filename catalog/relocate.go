@@ -127,9 +127,18 @@ func statuses(mappings []shardway.Mapping) map[shardway.MappingID]shardway.Mappi
 // an operation without steps is undone, which changes no map, and asks the
 // other whether it knows.
 func (c *Catalog) apart(ctx context.Context, shard shardway.Shard, source, target store.Local) (apart bool, err error) {
+	var forgotten int64
+	for _, local := range []store.Local{source, target} {
+		d, err := local.Describe(ctx)
+		if err != nil {
+			return false, err
+		}
+		forgotten = max(forgotten, d.Forgotten)
+	}
 	op := &store.Operation{ID: store.OperationID(store.NewID()), Kind: "compare databases", Who: c.cfg.Who, Epoch: 1, Owner: c.owner}
 	err = c.global.Update(ctx, shard.MapID, func(tx store.Reader, now time.Time) (store.Delta, error) {
 		op.Map, err = c.state(tx, now).mapByID(ctx, shard.MapID, "of shard "+shard.Name)
+		op.Seq = forgotten // above it: what a store has forgotten it takes for undone
 		op.Started, op.LeaseUntil = now, now.Add(c.cfg.Lease)
 		return store.Delta{Prepare: op}, err
 	})

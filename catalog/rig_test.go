@@ -51,7 +51,7 @@ func (r *rig) Open(_ context.Context, l shardway.Location) (store.Local, error) 
 		r.locals[address] = r.open(r.t)
 		r.opened = append(r.opened, address)
 	}
-	return r.locals[address], nil
+	return strided{r.locals[address]}, nil
 }
 
 func (r *rig) Normalize(l shardway.Location) (shardway.Location, error) {

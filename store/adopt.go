@@ -9,8 +9,8 @@ type Adopter interface {
 	// the global store to. Its maps stay as they are. One that belongs to
 	// neither is ErrForeignStore; one that belongs to to already is no error.
 	//
-	// It forgets which operations are too old to be applied: the new owner
-	// counts its operations anew. So it does when from and to are the same,
-	// which is for a global store that was restored from a backup.
+	// Operations of the owner before that have not ended are never applied any
+	// more when they come late: what was forgotten stays forgotten, see
+	// [Description.Forgotten]. Those of the new one need a higher Seq.
 	Adopt(ctx context.Context, from, to string) error
 }

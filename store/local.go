@@ -38,6 +38,7 @@ type LocalMap struct {
 type LocalStep struct {
 	Operation OperationID
 	Seq       int64
+	Horizon   int64 // [Operation.Horizon]: local stores forget what is below; 0: nothing
 	Epoch     int64
 	Map       shardway.ShardMap
 	Step      Step
@@ -74,10 +75,11 @@ type LocalStep struct {
 // left over from them, also when it was applied before: a step may be repeated
 // to make sure. An error then does not mean that nothing has changed.
 //
-// A store may forget an
-// ended operation as long as it then refuses to apply it again: it keeps the
-// highest Seq it has forgotten, and refuses to apply operations up to it that
-// it does not know.
+// A store forgets operations below the step's Horizon, some of them with each
+// step: nobody will finish them or take them back any more. It also may forget
+// those that changed nothing. It keeps a Seq, [Description.Forgotten], up to
+// which every operation that it does not know counts as Undone: an executor that
+// comes late is refused, and changes nothing.
 type StepState uint8
 
 // The step states.

@@ -62,8 +62,12 @@ func NewID() int64 {
 // store and the local stores. It is complete: with it alone, anybody can
 // finish the change or take it back.
 type Operation struct {
-	ID      OperationID
-	Seq     int64 // order of preparation in the global store; set by it
+	ID  OperationID
+	Seq int64 // order of preparation in the global store; set by it
+	// Horizon: every operation with a lower Seq has ended. It is what the
+	// global store knew when it prepared or leased the operation, at most Seq,
+	// and not kept; 0 says nothing.
+	Horizon int64
 	Kind    string
 	Map     shardway.ShardMap
 	Steps   []Step // in the order in which local stores change

@@ -19,10 +19,13 @@ import (
 	"github.com/shardway/shardway"
 )
 
-// Description says what a global store is.
+// Description says what a store is.
 type Description struct {
-	ID      string // random, given when the store was created; local stores remember whose they are
+	ID      string // of the global store: random, given when it was created; local stores remember whose they are
 	Version Version
+	// Forgotten is, of a local store, the Seq up to which it refuses to apply
+	// operations that it does not know, see [StepState]. 0 of a global store.
+	Forgotten int64
 }
 
 // Global is the global store. All methods are safe for concurrent use.
@@ -119,7 +122,8 @@ type Delta struct {
 	// Prepare stores the operation, marks every mapping in Remove and every
 	// shard in Before with it, and inserts Add and the new shards as pending.
 	// A row to be marked that is not there or carries another mark is ErrStale.
-	// The store sets Seq, greater than that of every earlier operation.
+	// The store sets Seq, greater than that of every earlier operation and
+	// than the one given, and Horizon.
 	Prepare *Operation
 	// Publish makes a prepared operation visible: marked mappings are deleted,
 	// pending ones become visible, shards become their After state, the map's
@@ -128,9 +132,9 @@ type Delta struct {
 	// Abort takes a prepared operation back: marks are cleared, pending rows
 	// and the operation deleted.
 	Abort *Operation
-	// Lease stores Epoch, Owner and LeaseUntil of an operation. Publish, Abort
-	// and Lease of an operation that is not pending, or with an older epoch than
-	// it has, are ErrLostLease.
+	// Lease stores Epoch, Owner and LeaseUntil of an operation, and sets
+	// Horizon. Publish, Abort and Lease of an operation that is not pending, or
+	// with an older epoch than it has, are ErrLostLease.
 	Lease *Operation
 	// Lock stores the Lock of each mapping by its id; one that is not there is
 	// ErrStale.

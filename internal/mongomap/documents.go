@@ -21,7 +21,7 @@ import (
 // and [OperationIndexes].
 const (
 	Store      = "shardway_store"      // one document: [StoreDocument]
-	Operations = "shardway_operations" // [OperationDocument], for ever if applied
+	Operations = "shardway_operations" // [OperationDocument], until its operation has ended
 	Rows       = "shardway_rows"       // [Row]
 	Lanes      = "shardway_lanes"      // [Lane], where there are transactions
 )
@@ -38,12 +38,16 @@ var (
 
 // StoreDocument is what the local store is, and its last commit.
 type StoreDocument struct {
-	ID        string `bson:"_id"`
-	Global    string `bson:"global"` // id of the global store
-	Major     int    `bson:"major"`
-	Minor     int    `bson:"minor"`
-	Commits   int64  `bson:"commits"`   // how many there have been
-	Forgotten int64  `bson:"forgotten"` // highest Seq of an operation that is no longer known
+	ID      string `bson:"_id"`
+	Global  string `bson:"global"` // id of the global store
+	Major   int    `bson:"major"`
+	Minor   int    `bson:"minor"`
+	Commits int64  `bson:"commits"` // how many there have been
+	// Forgotten: an operation up to this Seq that is not known, or known and not
+	// applied, counts as undone. Ended, at most Forgotten: one up to this Seq
+	// counts as undone, whatever a document that is left of it says.
+	Forgotten int64  `bson:"forgotten"`
+	Ended     int64  `bson:"ended,omitempty"`
 	Last      Commit `bson:"last"`
 }
 
@@ -126,10 +130,10 @@ func (r *Row) Counts(last string) bool {
 func (r *Row) Clean() bool { return r.Added == "" && len(r.Removed) == 0 }
 
 // NewAttempt returns the mark of one executor's attempt to bring an operation
-// to a state (store.OperationID, store.StepState). No other attempt ever has
-// the same.
-func NewAttempt(op int64, want int32) string {
-	return fmt.Sprintf("%016x.%d.%s", op, want, rand.Text())
+// to a state (store.OperationID, its Seq, store.StepState). No other attempt
+// ever has the same.
+func NewAttempt(op, seq int64, want int32) string {
+	return fmt.Sprintf("%016x.%d.%s-%d", op, want, rand.Text(), seq)
 }
 
 // ParseAttempt returns operation and state of a mark.
@@ -144,6 +148,17 @@ func ParseAttempt(mark string) (op int64, want int32, ok bool) {
 	}
 	n, err := strconv.ParseInt(parts[1], 10, 32)
 	return op, int32(n), err == nil
+}
+
+// seqOf returns the Seq of a mark's operation. Marks of programs that did not
+// write it have none.
+func seqOf(mark string) (seq int64, ok bool) {
+	_, text, found := strings.Cut(mark, "-")
+	if !found {
+		return 0, false
+	}
+	seq, err := strconv.ParseInt(text, 10, 64)
+	return seq, err == nil
 }
 
 // AttemptsOf returns the bounds of all marks of an operation: at least low, and

@@ -60,7 +60,7 @@ func Ask(ctx context.Context, db *mongo.Database, id shardway.MappingID) (Answer
 			return Answer{}, err
 		}
 		if sameMarks(rows, again) {
-			return decide(ctx, db, rows, d.Last.Attempt)
+			return decide(ctx, db, rows, d)
 		}
 		rows = again
 	}
@@ -81,13 +81,13 @@ func sameMarks(a, b []Row) bool {
 	})
 }
 
-func decide(ctx context.Context, db *mongo.Database, rows []Row, last string) (Answer, error) {
+func decide(ctx context.Context, db *mongo.Database, rows []Row, d StoreDocument) (Answer, error) {
 	for i := range rows {
-		if !rows[i].Counts(last) {
+		if !rows[i].Counts(d.Last.Attempt) {
 			continue
 		}
 		for _, mark := range rows[i].Removed {
-			alive, err := Alive(ctx, db, mark)
+			alive, err := alive(ctx, db, mark, d.Forgotten)
 			if err != nil || alive {
 				return answer(&rows[i], true), err
 			}
@@ -105,9 +105,10 @@ func answer(r *Row, leaving bool) Answer {
 	return a
 }
 
-// Alive reports whether an attempt that is not the last commit may still become
-// one. What it says of one that is, or was, a commit means nothing.
-func Alive(ctx context.Context, db *mongo.Database, mark string) (bool, error) {
+// alive reports whether an attempt that is not the last commit may still become
+// one. What it says of one that is, or was, a commit means nothing. Nobody can
+// commit for an operation that is forgotten.
+func alive(ctx context.Context, db *mongo.Database, mark string, forgotten int64) (bool, error) {
 	op, want, ok := ParseAttempt(mark)
 	if !ok {
 		return false, nil
@@ -115,7 +116,8 @@ func Alive(ctx context.Context, db *mongo.Database, mark string) (bool, error) {
 	var d OperationDocument
 	err := db.Collection(Operations).FindOne(ctx, bson.D{{Key: "_id", Value: op}}).Decode(&d)
 	if errors.Is(err, mongo.ErrNoDocuments) {
-		return true, nil
+		seq, known := seqOf(mark)
+		return !known || seq > forgotten, nil
 	}
 	return err == nil && want > d.State, err
 }

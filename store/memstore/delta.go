@@ -92,9 +92,10 @@ func (s *state) prepare(given *store.Operation) error {
 	if _, ok := s.operations[given.ID]; ok {
 		return shardway.ErrExists
 	}
-	s.seq++
-	given.Seq = s.seq
+	s.seq = max(s.seq, given.Seq) + 1
+	given.Seq, given.Horizon = s.seq, s.horizon(s.seq)
 	o := copyOperation(*given)
+	o.Horizon = 0
 	for _, step := range o.GlobalSteps() {
 		if err := s.mark(&o, &step); err != nil {
 			return err
@@ -221,5 +222,14 @@ func (s *state) lease(given *store.Operation) error {
 	}
 	o.Epoch, o.Owner, o.LeaseUntil = given.Epoch, given.Owner, given.LeaseUntil
 	s.operations[o.ID] = o
+	given.Horizon = s.horizon(o.Seq)
 	return nil
+}
+
+// horizon returns the lowest Seq of the pending operations, at most seq.
+func (s *state) horizon(seq int64) int64 {
+	for _, o := range s.operations {
+		seq = min(seq, o.Seq)
+	}
+	return seq
 }

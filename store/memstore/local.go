@@ -13,13 +13,14 @@ import (
 )
 
 // Local is a local store in memory. It is safe for concurrent use. The zero
-// value is usable and, like that of [NewLocal], not deployed. It never forgets
-// an operation.
+// value is usable and, like that of [NewLocal], not deployed. It forgets all
+// operations below the horizon of a step, and no other.
 type Local struct {
-	mu       sync.Mutex // guards the fields below
-	globalID string     // empty: not deployed
-	maps     map[shardway.MapID]localMap
-	steps    map[store.OperationID]localState
+	mu        sync.Mutex // guards the fields below
+	globalID  string     // empty: not deployed
+	maps      map[shardway.MapID]localMap
+	steps     map[store.OperationID]localState
+	forgotten int64
 }
 
 type localMap struct {
@@ -31,6 +32,7 @@ type localMap struct {
 type localState struct {
 	state store.StepState
 	epoch int64 // the highest so far
+	seq   int64
 }
 
 var _ store.Local = (*Local)(nil)
@@ -61,7 +63,7 @@ func (l *Local) Describe(ctx context.Context) (store.Description, error) {
 	if err := l.usable(ctx); err != nil {
 		return store.Description{}, fmt.Errorf("describing the local store: %w", err)
 	}
-	return store.Description{ID: l.globalID, Version: store.Current}, nil
+	return store.Description{ID: l.globalID, Version: store.Current, Forgotten: l.forgotten}, nil
 }
 
 // Read returns everything about a map, or about all maps, ordered by map id.
@@ -93,11 +95,15 @@ func (l *Local) Step(ctx context.Context, s store.LocalStep) (store.StepState, e
 	if err != nil {
 		return 0, fmt.Errorf("stepping operation %s: %w", s.Operation, err)
 	}
-	found := l.steps[s.Operation]
+	found, known := l.steps[s.Operation]
+	lost := !known && s.Seq <= l.forgotten
+	if lost {
+		found.state = store.StepUndone
+	}
 	if s.Epoch < found.epoch || s.Want == store.StepApplied && found.state == store.StepUndone {
 		return 0, fmt.Errorf("stepping operation %s: %w", s.Operation, store.ErrLostLease)
 	}
-	next := localState{state: max(found.state, store.StepSeen), epoch: s.Epoch}
+	next := localState{state: max(found.state, store.StepSeen), epoch: s.Epoch, seq: s.Seq}
 	switch {
 	case s.Want == store.StepApplied && found.state != store.StepApplied:
 		next.state = store.StepApplied
@@ -111,11 +117,21 @@ func (l *Local) Step(ctx context.Context, s store.LocalStep) (store.StepState, e
 	if err != nil {
 		return 0, fmt.Errorf("stepping operation %s: %w", s.Operation, err)
 	}
+	if lost {
+		return next.state, nil
+	}
 	if l.steps == nil {
 		l.steps = map[store.OperationID]localState{}
 	}
 	l.steps[s.Operation] = next
+	l.forget(min(s.Horizon, s.Seq))
 	return next.state, nil
+}
+
+// forget drops the operations below the horizon.
+func (l *Local) forget(horizon int64) {
+	l.forgotten = max(l.forgotten, horizon-1)
+	maps.DeleteFunc(l.steps, func(_ store.OperationID, s localState) bool { return s.seq < horizon })
 }
 
 // Close does nothing: the store stays usable, so that several users can share it.

@@ -67,7 +67,7 @@ func (l *Local) Describe(ctx context.Context) (store.Description, error) {
 	if err != nil {
 		return store.Description{}, fmt.Errorf("describing local store: %w", err)
 	}
-	return store.Description{ID: d.Global, Version: version(d)}, nil
+	return store.Description{ID: d.Global, Version: version(d), Forgotten: d.Forgotten}, nil
 }
 
 // head reads the store's document and checks that this program can use it.

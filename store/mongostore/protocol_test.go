@@ -189,7 +189,7 @@ func TestLateExecutor(t *testing.T) {
 			each(t, func(t *testing.T, d deployment) {
 				s := newScene(t, d)
 				op := s.operation(store.Step{Remove: s.have[1:2], Add: []shardway.Mapping{s.mapping(10, 15), s.mapping(15, 20)}})
-				late := &attempt{Local: s.program(), s: op, id: mongomap.NewAttempt(int64(op.Operation), int32(op.Want))}
+				late := &attempt{Local: s.program(), s: op, id: mongomap.NewAttempt(int64(op.Operation), op.Seq, int32(op.Want))}
 				before, err := late.settled(t.Context())
 				if err != nil {
 					t.Fatal(err)

@@ -15,13 +15,16 @@ import (
 )
 
 // keepOperations is how many operations that changed nothing a local store
-// remembers, at least. Those that changed rows are remembered for ever: only
-// the global store knows whether they have ended.
+// remembers, at least, when steps come without a horizon.
 const keepOperations = 1000
 
-// forgetEvery is the number of commits between two looks at what can be
-// forgotten.
-const forgetEvery = 256
+// forgetEvery is the number of commits between two looks at which documents of
+// forgotten operations can go, and forgetAtOnce how many of those that have
+// ended go then.
+const (
+	forgetEvery  = 256
+	forgetAtOnce = 1000
+)
 
 // withdrawLimit bounds the tidying of an attempt that failed.
 const withdrawLimit = 5 * time.Second
@@ -141,17 +144,22 @@ func (a *attempt) withdraw(ctx context.Context) {
 	_ = a.erase(ctx, []string{a.id})
 }
 
-// forget drops, now and then, operations that changed nothing and are known to
-// be forgotten, and returns up to which Seq the next commit forgets them.
-func (l *Local) forget(ctx context.Context, d mongomap.StoreDocument) (int64, error) {
+// forget drops, now and then, documents of operations that are forgotten, and
+// returns up to which Seq the next commit forgets those that changed nothing.
+// What has ended is forgotten by the commit itself, see
+// [mongomap.StoreDocument]: somebody late may write a document again.
+func (a *attempt) forget(ctx context.Context, d mongomap.StoreDocument) (int64, error) {
 	if (d.Commits+1)%forgetEvery != 0 {
 		return d.Forgotten, nil
 	}
-	operations := l.db.Collection(mongomap.Operations)
+	if err := a.forgetEnded(ctx, d.Ended); err != nil {
+		return 0, mongomap.Fault(ctx, err)
+	}
+	operations := a.db.Collection(mongomap.Operations)
 	idle := bson.E{Key: "state", Value: bson.D{{Key: "$ne", Value: int32(store.StepApplied)}}}
 	_, err := operations.DeleteMany(ctx, bson.D{idle, {Key: "seq", Value: bson.D{{Key: "$lte", Value: d.Forgotten}}}})
-	if err != nil {
-		return 0, mongomap.Fault(ctx, err)
+	if err != nil || a.s.Horizon > 0 {
+		return d.Forgotten, mongomap.Fault(ctx, err)
 	}
 	var oldest mongomap.OperationDocument
 	err = operations.FindOne(ctx, bson.D{idle}, options.FindOne().SetSort(bson.D{{Key: "seq", Value: -1}}).SetSkip(keepOperations)).Decode(&oldest)
@@ -159,4 +167,24 @@ func (l *Local) forget(ctx context.Context, d mongomap.StoreDocument) (int64, er
 		return d.Forgotten, nil
 	}
 	return max(oldest.Seq, d.Forgotten), mongomap.Fault(ctx, err)
+}
+
+// forgetEnded drops documents of operations up to a Seq, the oldest first.
+func (l *Local) forgetEnded(ctx context.Context, upTo int64) error {
+	operations := l.db.Collection(mongomap.Operations)
+	cursor, err := operations.Find(ctx, bson.D{{Key: "seq", Value: bson.D{{Key: "$lte", Value: upTo}}}},
+		options.Find().SetSort(bson.D{{Key: "seq", Value: 1}}).SetLimit(forgetAtOnce))
+	if err != nil {
+		return err
+	}
+	var ended []mongomap.OperationDocument
+	if err := cursor.All(ctx, &ended); err != nil || len(ended) == 0 {
+		return err
+	}
+	ids := make([]int64, len(ended))
+	for i, op := range ended {
+		ids[i] = op.ID
+	}
+	_, err = operations.DeleteMany(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}})
+	return err
 }

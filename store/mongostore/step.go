@@ -36,7 +36,7 @@ func (l *Local) step(ctx context.Context, s store.LocalStep) (store.StepState, e
 	case <-ctx.Done():
 		return untouched, ctx.Err()
 	}
-	a := &attempt{Local: l, s: s, id: mongomap.NewAttempt(int64(s.Operation), int32(s.Want))}
+	a := &attempt{Local: l, s: s, id: mongomap.NewAttempt(int64(s.Operation), s.Seq, int32(s.Want))}
 	state, err := a.run(ctx)
 	if a.marked && !a.counts && !errors.Is(err, store.ErrUnknownOutcome) {
 		a.withdraw(ctx)
@@ -72,8 +72,8 @@ func (a *attempt) run(ctx context.Context) (store.StepState, error) {
 			return untouched, fmt.Errorf("it has epoch %d here, not %d: %w", op.Epoch, a.s.Epoch, store.ErrLostLease)
 		}
 		found := store.StepState(op.State)
-		// What was forgotten had changed nothing, and never will.
-		forgotten := found != store.StepApplied && a.s.Seq <= d.Forgotten
+		// What was forgotten has ended, or had changed nothing and never will.
+		forgotten := a.s.Seq <= d.Ended || found != store.StepApplied && a.s.Seq <= d.Forgotten
 		if forgotten {
 			found = store.StepUndone
 		}
@@ -90,7 +90,7 @@ func (a *attempt) run(ctx context.Context) (store.StepState, error) {
 		}
 		mark := a.id
 		if !change { // what was written before somebody else changed the rows must not count
-			mark = mongomap.NewAttempt(int64(a.s.Operation), int32(next))
+			mark = mongomap.NewAttempt(int64(a.s.Operation), a.s.Seq, int32(next))
 		}
 		done, err := a.commit(ctx, d, mark, next)
 		a.counts = done && change
@@ -132,11 +132,12 @@ func (a *attempt) commit(ctx context.Context, d mongomap.StoreDocument, mark str
 	if err != nil {
 		return false, err
 	}
+	ended := max(d.Ended, min(a.s.Horizon, a.s.Seq)-1)
 	last := mongomap.Commit{Attempt: mark, Operation: int64(a.s.Operation), Seq: a.s.Seq, Epoch: a.s.Epoch, State: int32(next)}
 	err = a.db.Collection(mongomap.Store).FindOneAndUpdate(ctx,
 		bson.D{{Key: "_id", Value: mongomap.StoreID}, {Key: "last.attempt", Value: d.Last.Attempt}},
 		bson.D{
-			{Key: "$set", Value: bson.D{{Key: "last", Value: last}, {Key: "forgotten", Value: forgotten}}},
+			{Key: "$set", Value: bson.D{{Key: "last", Value: last}, {Key: "forgotten", Value: max(forgotten, ended)}, {Key: "ended", Value: ended}}},
 			{Key: "$inc", Value: bson.D{{Key: "commits", Value: int64(1)}}},
 		},
 		options.FindOneAndUpdate().SetReturnDocument(options.After)).Decode(&d)

@@ -29,7 +29,7 @@ func (l *Local) Adopt(ctx context.Context, from, to string) error {
 		if there.ID != from && there.ID != to {
 			return checkOwner(there, from)
 		}
-		_, err = t.exec(ctx, `UPDATE {local_store} SET store_id = ?, forgotten_seq = 0 WHERE one_row = 1`, to)
+		_, err = t.exec(ctx, `UPDATE {local_store} SET store_id = ? WHERE one_row = 1`, to)
 		return err
 	})
 	if err != nil {

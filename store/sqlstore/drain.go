@@ -179,13 +179,14 @@ func (d *draining) staying() []shardway.Mapping {
 // changes reports whether the step has anything left to change: one that came
 // too late must not end anybody's session.
 func (d *draining) changes(ctx context.Context, t *transaction) (bool, error) {
-	var epoch int64
-	var state store.StepState
-	known, err := t.one(ctx, `SELECT epoch, state FROM {local_operations} WHERE op_id = ?`, []any{int64(d.step.Operation)}, &epoch, &state)
-	if err != nil || known && d.step.Epoch < epoch {
+	var forgotten int64
+	var epoch, state sql.NullInt64
+	_, err := t.one(ctx, `SELECT s.forgotten_seq, o.epoch, o.state FROM {local_store} s LEFT JOIN {local_operations} o ON o.op_id = ? WHERE s.one_row = 1`,
+		[]any{int64(d.step.Operation)}, &forgotten, &epoch, &state)
+	if err != nil || d.step.Epoch < epoch.Int64 || !epoch.Valid && d.step.Seq <= forgotten {
 		return false, err
 	}
-	_, change, err := decide(state, d.step.Want)
+	_, change, err := decide(store.StepState(state.Int64), d.step.Want)
 	return err == nil && change, nil
 }
 

@@ -52,10 +52,15 @@ func (g *Global) Describe(ctx context.Context) (store.Description, error) {
 }
 
 // describe reads the one row that makes tables a store, and checks its version.
+// Its columns are those that a store of every version has.
 func describe(ctx context.Context, t *transaction, kind, table string) (store.Description, error) {
 	var d store.Description
-	found, err := t.one(ctx, `SELECT store_id, major, minor FROM {`+table+`} WHERE one_row = 1`, nil,
-		&d.ID, &d.Version.Major, &d.Version.Minor)
+	forgotten := `forgotten_seq`
+	if kind == string(dialect.Global) {
+		forgotten = `0`
+	}
+	found, err := t.one(ctx, `SELECT store_id, major, minor, `+forgotten+` FROM {`+table+`} WHERE one_row = 1`, nil,
+		&d.ID, &d.Version.Major, &d.Version.Minor, &d.Forgotten)
 	if err != nil {
 		return store.Description{}, err
 	}

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/shardway/shardway"
@@ -98,15 +99,22 @@ func (w *writer) storeOperation(ctx context.Context, o *store.Operation) error {
 	if err := w.t.lock(ctx, globalRoot, dialect.Intent, globalRoot+" counters", dialect.Exclusive); err != nil {
 		return err
 	}
-	if _, err := w.t.exec(ctx, `UPDATE {counters} SET operation_seq = operation_seq + 1 WHERE one_row = 1`); err != nil {
+	above := o.Seq
+	_, err = w.t.exec(ctx, `UPDATE {counters} SET operation_seq = CASE WHEN operation_seq < ? THEN ? ELSE operation_seq END + 1 WHERE one_row = 1`, above, above)
+	if err != nil {
 		return err
 	}
-	found, err := w.t.one(ctx, `SELECT operation_seq FROM {counters} WHERE one_row = 1`, nil, &o.Seq)
+	// From here on whatever has a lower Seq is committed, and pending or ended.
+	var pending sql.NullInt64
+	found, err := w.t.one(ctx, `SELECT operation_seq, (SELECT MIN(seq) FROM {operations}) FROM {counters} WHERE one_row = 1`, nil, &o.Seq, &pending)
 	if err != nil {
 		return err
 	}
 	if !found {
 		return errDamaged
+	}
+	if o.Horizon = o.Seq; pending.Valid {
+		o.Horizon = pending.Int64
 	}
 	_, err = w.t.exec(ctx, `INSERT INTO {operations} (op_id, seq, map_id, kind, who, reason, summary, started, epoch, owner, lease_until)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(o.ID), o.Seq, int64(o.Map.ID), text(o.Kind), text(o.Who), text(o.Reason), text(o.Summary),

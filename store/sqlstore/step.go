@@ -10,12 +10,6 @@ import (
 	"github.com/shardway/shardway/store"
 )
 
-// keepOperations is how many operations that changed nothing a local store
-// remembers. Those that changed rows are remembered for ever: only the global
-// store knows whether they have ended, and until then they may have to be
-// taken back.
-const keepOperations = 1000
-
 // untouched is the state of an operation that the local store has not met.
 const untouched store.StepState = 0
 
@@ -88,7 +82,7 @@ func step(ctx context.Context, t *transaction, s store.LocalStep) (next store.St
 	if known && s.Epoch < epoch {
 		return untouched, false, fmt.Errorf("operation %s has epoch %d here, not %d: %w", s.Operation, epoch, s.Epoch, store.ErrLostLease)
 	}
-	// What was forgotten had changed nothing, and never will.
+	// What was forgotten has ended, or had changed nothing and never will.
 	lost := !known && s.Seq <= forgotten
 	if lost {
 		state = store.StepUndone
@@ -113,7 +107,11 @@ func step(ctx context.Context, t *transaction, s store.LocalStep) (next store.St
 		_, err = t.exec(ctx, `INSERT INTO {local_operations} (op_id, seq, epoch, state) VALUES (?, ?, ?, ?)`,
 			int64(s.Operation), s.Seq, s.Epoch, int64(next))
 	}
-	if err == nil && next != store.StepApplied {
+	switch {
+	case err != nil:
+	case s.Horizon > 0:
+		err = forgetBelow(ctx, t, min(s.Horizon, s.Seq), forgotten)
+	case next != store.StepApplied:
 		err = forget(ctx, t, forgotten)
 	}
 	return next, change, err
@@ -236,22 +234,5 @@ func keepMap(ctx context.Context, t *transaction, m shardway.ShardMap) error {
 		return fmt.Errorf("mappings would be left without a shard: %w", store.ErrMapsDiffer)
 	}
 	_, err = t.exec(ctx, `DELETE FROM {local_shard_maps} WHERE map_id = ?`, int64(m.ID))
-	return err
-}
-
-// forget drops the oldest operations that changed nothing and remembers how
-// far it went.
-func forget(ctx context.Context, t *transaction, forgotten int64) error {
-	var known, seq int64
-	if _, err := t.one(ctx, `SELECT COUNT(*), COALESCE(MIN(seq), 0) FROM {local_operations} WHERE state <> 2`, nil, &known, &seq); err != nil {
-		return err
-	}
-	if known <= keepOperations {
-		return nil
-	}
-	if _, err := t.exec(ctx, `DELETE FROM {local_operations} WHERE state <> 2 AND seq <= ?`, seq); err != nil {
-		return err
-	}
-	_, err := t.exec(ctx, `UPDATE {local_store} SET forgotten_seq = ? WHERE one_row = 1`, max(seq, forgotten))
 	return err
 }

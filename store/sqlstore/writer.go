@@ -79,14 +79,16 @@ func (w *writer) dropMap(ctx context.Context, m shardway.MapID) error {
 }
 
 func (w *writer) lease(ctx context.Context, o *store.Operation) error {
-	var epoch int64
-	found, err := w.t.one(ctx, `SELECT epoch FROM {operations} WHERE op_id = ?`, []any{int64(o.ID)}, &epoch)
+	var epoch, pending int64
+	found, err := w.t.one(ctx, `SELECT epoch, (SELECT MIN(seq) FROM {operations}) FROM {operations} WHERE op_id = ?`,
+		[]any{int64(o.ID)}, &epoch, &pending)
 	if err == nil && (!found || epoch > o.Epoch) {
 		err = fmt.Errorf("operation %s has ended or another epoch: %w", o.ID, store.ErrLostLease)
 	}
 	if err != nil {
 		return err
 	}
+	o.Horizon = pending
 	_, err = w.t.exec(ctx, `UPDATE {operations} SET epoch = ?, owner = ?, lease_until = ? WHERE op_id = ?`,
 		o.Epoch, text(o.Owner), micros(o.LeaseUntil), int64(o.ID))
 	return err

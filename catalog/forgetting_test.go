@@ -1,0 +1,117 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/catalog"
+	"github.com/shardway/shardway/store"
+)
+
+// stride makes the sequence numbers that local stores see far apart, so that
+// they forget with every step: stores wait until it is worth it.
+const stride = 1000
+
+// strided is a local store to which a number n is n times stride.
+type strided struct{ store.Local }
+
+func (l strided) Step(ctx context.Context, s store.LocalStep) (store.StepState, error) {
+	s.Seq, s.Horizon = s.Seq*stride, s.Horizon*stride
+	return l.Local.Step(ctx, s)
+}
+
+func (l strided) Describe(ctx context.Context) (store.Description, error) {
+	d, err := l.Local.Describe(ctx)
+	d.Forgotten /= stride
+	return d, err
+}
+
+// forget lets all local stores forget an operation that has ended, as later
+// changes would.
+func (r *rig) forget(rec catalog.Recovered) {
+	r.t.Helper()
+	if rec.Outcome != store.Done && rec.Outcome != store.Undone {
+		return
+	}
+	op := rec.Operation
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for address, raw := range r.locals {
+		local := strided{raw}
+		later := store.LocalStep{
+			Operation: store.OperationID(store.NewID()), Seq: op.Seq + 1, Horizon: op.Seq + 1, Epoch: 1, Map: op.Map,
+			Step: store.Step{Shard: op.Steps[0].Shard}, Want: store.StepUndone,
+		}
+		if _, err := local.Step(context.Background(), later); errors.Is(err, shardway.ErrNoStore) {
+			continue
+		} else if err != nil {
+			r.t.Errorf("stepping at %s: %v", address, err)
+		}
+		if d, err := local.Describe(context.Background()); err != nil || d.Forgotten != op.Seq {
+			r.t.Errorf("%s has forgotten operations up to %d, want %d: %v", address, d.Forgotten, op.Seq, err)
+		}
+	}
+}
+
+// TestLateRecovery lets a client die at each commit, who recovers its operation
+// stall at each of its own, and a third end it, after which all shards forget
+// it. What the second does when it wakes changes nothing (I2, I5, I6).
+func TestLateRecovery(t *testing.T) {
+	t.Parallel()
+	each(t, twoEngines(t), func(t *testing.T, e engine) {
+		for _, kc := range killCases {
+			switch kc.name {
+			case "add shard", "delete shard", "change shard's servers", "add ranges on three shards", "move offline range", "split":
+			default:
+				continue
+			}
+			t.Run(kc.name, func(t *testing.T) {
+				t.Parallel()
+				x := expect(t, kc.change)
+				for n := int32(1); n < x.commits; n++ {
+					for _, kind := range []fault{stallBefore, stallAfter} {
+						for m := int32(1); lateRecovery(t, e, kc.change, x, n, kind, m); m++ {
+						}
+					}
+				}
+			})
+		}
+	})
+}
+
+// lateRecovery is one case: the client dies after its n-th commit, and the
+// second stalls at its m-th. It reports whether there was one.
+func lateRecovery(t *testing.T, e engine, change func(world) catalog.Change, x expectation, n int32, kind fault, m int32) (stalled bool) {
+	t.Helper()
+	t.Run(fmt.Sprintf("dead after %d, %s %d", n, kind, m), func(t *testing.T) { //nolint:paralleltest // they share databases
+		r, w := e.world(t)
+		dead := &faults{rig: r, at: n, kind: killAfter}
+		if _, err := dead.client(catalog.Config{Who: "victim", Lease: time.Minute}).Do(t.Context(), change(w)); err == nil {
+			t.Fatal("a dead client reported success")
+		}
+		second := &faults{rig: r, at: m, kind: kind}
+		all, err := second.client(catalog.Config{Who: "second", Wait: time.Minute}).Recover(t.Context(), true)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("Recover = %d operations, %v", len(all), err)
+		}
+		if stalled = second.label != ""; stalled && len(second.recovered) == 1 && second.recovered[0].Outcome == store.Pending {
+			t.Errorf("the third could not end it: %v", second.recovered[0].Err)
+		}
+		o, err := r.client(catalog.Config{}).Outcome(t.Context(), all[0].Operation.ID)
+		if err != nil || o != all[0].Outcome {
+			t.Errorf("the second reports %s (%v), the outcome is %s, %v", all[0].Outcome, all[0].Err, o, err)
+		}
+		want := x.before
+		if o == store.Done {
+			want = x.after
+		}
+		s := r.look(t)
+		s.checkSettled(t)
+		s.checkPublished(t, "after the second", want)
+	})
+	return stalled
+}
