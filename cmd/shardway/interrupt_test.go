@@ -20,6 +20,7 @@ import (
 type stalled struct {
 	t      *testing.T
 	p      program
+	s1     dbtest.Database
 	proxy  *faultconn.Proxy // between the program and s2
 	lock   *sql.Tx          // held on s2
 	move   *exec.Cmd
@@ -32,7 +33,7 @@ type stalled struct {
 func newStalled(t *testing.T, flags ...string) *stalled {
 	t.Helper()
 	w := newWorld(t, dbtest.EnginePostgres)
-	s := &stalled{t: t, p: w.as(t, shardway.Credentials{User: w.global.User, Password: w.global.Password}), global: w.global.Open(t)}
+	s := &stalled{t: t, p: w.as(t, shardway.Credentials{User: w.global.User, Password: w.global.Password}), s1: w.s1, global: w.global.Open(t)}
 	s.proxy = faultconn.New(t, w.s2.Addr())
 	through := w.s2
 	through.Host, through.Port = s.proxy.Host(), s.proxy.Port()

@@ -69,7 +69,7 @@ func recoverCommand(a *app) *cobra.Command {
 		if err == nil && left > 0 {
 			err = &hinted{
 				err:  fmt.Errorf("%s left: %w", count(left, "operation"), shardway.ErrPending),
-				hint: "run it again when the cause is gone; --force takes operations away from owners still at work",
+				hint: "run it again when the cause is gone; --force takes operations away from owners still at work; where local and global map differ after a restore, shardway recovery give-up OPERATION ends it",
 			}
 		}
 		return err

@@ -25,7 +25,7 @@ same log as other changes and may be interrupted at any time.`
 
 func recoveryCommand(a *app) *cobra.Command {
 	return group("recovery", "Find and resolve differences between the global map and the local maps on shards", recoveryHelp,
-		recoveryDetect(a), recoveryShow(a), recoveryResolve(a), recoveryRebuild(a))
+		recoveryDetect(a), recoveryShow(a), recoveryResolve(a), recoveryRebuild(a), recoveryGiveUp(a))
 }
 
 // recovery returns the means to compare and repair. Progress is shown as what
