@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -68,7 +67,7 @@ func (r *reader) pending(ctx context.Context, q store.MappingQuery) ([]store.Map
 		return nil, err
 	}
 	if !q.Within.Low.IsZero() {
-		s.within(q.Within, q.Within.Low.Encoded())
+		s.within(q.Within, nil) // of several operations, they may overlap
 	}
 	rows, err := r.rows(ctx, s, "pending_mappings", 0)
 	for i := range rows {
@@ -162,8 +161,10 @@ func (r *reader) before(ctx context.Context, m shardway.MapID, key []byte) ([]by
 	return first, err
 }
 
-// within restricts a selection to a range. In a range map first is where a
-// mapping may begin that reaches into it.
+// within restricts a selection to a range. In a range map first is where the
+// first mapping may begin that reaches into it, nil when that is not known.
+// Without it all the map before the range is read through: no index tells where
+// ranges end.
 func (s *selection) within(r shardway.Range, first []byte) {
 	low := r.Low.Encoded()
 	if !r.Open() {
@@ -174,7 +175,7 @@ func (s *selection) within(r shardway.Range, first []byte) {
 		return
 	}
 	s.add(`(m.high_key IS NULL OR m.high_key > ?)`, low)
-	if bytes.Compare(first, low) < 0 {
+	if first != nil {
 		s.add(`m.low_key >= ?`, first)
 	}
 }
