@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,9 +31,9 @@ func (l strided) Describe(ctx context.Context) (store.Description, error) {
 	return d, err
 }
 
-// forget lets all local stores forget an operation that has ended, as later
-// changes would.
-func (r *rig) forget(rec catalog.Recovered) {
+// forget lets local stores (none: all) forget an operation that has ended, as
+// later changes would.
+func (r *rig) forget(rec catalog.Recovered, addresses ...string) {
 	r.t.Helper()
 	if rec.Outcome != store.Done && rec.Outcome != store.Undone {
 		return
@@ -41,6 +42,9 @@ func (r *rig) forget(rec catalog.Recovered) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for address, raw := range r.locals {
+		if len(addresses) > 0 && !slices.Contains(addresses, address) {
+			continue
+		}
 		local := strided{raw}
 		later := store.LocalStep{
 			Operation: store.OperationID(store.NewID()), Seq: op.Seq + 1, Horizon: op.Seq + 1, Epoch: 1, Map: op.Map,
