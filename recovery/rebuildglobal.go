@@ -150,9 +150,10 @@ func (w *wholesale) readGlobal(ctx context.Context) (at *moment, err error) {
 	return at, err
 }
 
-// step is a row of the global map that goes or comes.
+// step is a row of the global map that goes or comes. There are as many as the
+// map has rows: it points to what was read.
 type step struct {
-	claim
+	*claim
 
 	add bool
 }
@@ -161,11 +162,39 @@ type step struct {
 // single shards: whose shard was read, which no other shard claims, no
 // operation holds and nobody has locked, and whose ids mean one thing.
 func (w *wholesale) plan() []step {
+	wanted, difficult := w.wanted()
+	kept := w.kept()
+	var steps []step
+	var stay []claim
+	for i := range w.global {
+		g := &w.global[i]
+		_, hit := difficult.other(0, g.Range)
+		if kept[g.mapping] || hit || !w.ready[g.shard] || w.held(g.Range) || w.locked[g.mapping] && !w.rebuild.Force {
+			stay = append(stay, *g)
+			continue
+		}
+		steps = append(steps, step{claim: g})
+	}
+	staying := &claims{kind: w.m.Kind, sorted: stay}
+	staying.order()
+	for _, i := range wanted {
+		c := &w.claims.sorted[i]
+		if _, hit := staying.other(0, c.Range); !hit {
+			steps = append(steps, step{claim: c, add: true})
+		}
+	}
+	slices.SortFunc(steps, func(a, b step) int { return a.Low.Compare(b.Low) })
+	return steps
+}
+
+// wanted returns which of the claims, by index, are missing in the global map
+// and can come, and those that are missing and need a look.
+func (w *wholesale) wanted() (easy []int, hard *claims) {
 	there := make(map[shardway.MappingID]int, len(w.global)) // id → index in global
 	for i, g := range w.global {
 		there[g.mapping] = i
 	}
-	var wanted, hard []claim // local rows without an equal global one
+	hard = &claims{kind: w.m.Kind}
 	for i, c := range w.claims.sorted {
 		at, known := there[c.mapping]
 		if known && w.global[at] == c {
@@ -174,37 +203,28 @@ func (w *wholesale) plan() []step {
 		alone := i == 0 || precedes(w.m.Kind, w.claims.sorted[w.claims.reach[i-1]].Range, c.Range)
 		alone = alone && (i+1 == len(w.claims.sorted) || precedes(w.m.Kind, c.Range, w.claims.sorted[i+1].Range))
 		if alone && w.ready[c.shard] && !known && !w.held(c.Range) {
-			wanted = append(wanted, c)
+			easy = append(easy, i)
 		} else {
-			hard = append(hard, c)
+			hard.sorted = append(hard.sorted, c)
 		}
 	}
-	local := make(map[shardway.MappingID]claim, len(w.claims.sorted))
-	for _, c := range w.claims.sorted {
-		local[c.mapping] = c
-	}
-	var steps []step
-	var stay []claim
-	difficult := &claims{kind: w.m.Kind, sorted: hard}
-	difficult.order()
+	hard.order()
+	return easy, hard
+}
+
+// kept returns the ids of global rows that a local map has too: equal, or one
+// id with two meanings.
+func (w *wholesale) kept() map[shardway.MappingID]bool {
+	there := make(map[shardway.MappingID]bool, len(w.global))
 	for _, g := range w.global {
-		_, kept := local[g.mapping] // equal, or one id with two meanings
-		_, hit := difficult.other(0, g.Range)
-		if kept || hit || !w.ready[g.shard] || w.held(g.Range) || w.locked[g.mapping] && !w.rebuild.Force {
-			stay = append(stay, g)
-			continue
-		}
-		steps = append(steps, step{claim: g})
+		there[g.mapping] = false
 	}
-	staying := &claims{kind: w.m.Kind, sorted: stay}
-	staying.order()
-	for _, c := range wanted {
-		if _, hit := staying.other(0, c.Range); !hit {
-			steps = append(steps, step{claim: c, add: true})
+	for _, c := range w.claims.sorted {
+		if _, known := there[c.mapping]; known {
+			there[c.mapping] = true
 		}
 	}
-	slices.SortFunc(steps, func(a, b step) int { return a.Low.Compare(b.Low) })
-	return steps
+	return there
 }
 
 func (w *wholesale) held(r shardway.Range) bool {

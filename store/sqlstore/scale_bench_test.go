@@ -130,7 +130,7 @@ func benchFeed(b *testing.B, c *crowd, s scale, mappings, whole int) {
 			<-time.After(s.idle)
 		}
 		took := b.Elapsed().Seconds()
-		b.ReportMetric(float64(c.questions.Load()-asked)/took/float64(s.routers), "questions/s/router")
+		b.ReportMetric(float64(c.questions.Load()-asked)/took/float64(whole), "questions/s/follower")
 		b.ReportMetric((c.cpu()-used).Seconds()/took*1000, "cpu-ms/s")
 		b.ReportMetric(held, "MiB-held")
 	})
