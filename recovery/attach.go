@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,9 @@ type Attach struct {
 }
 
 // Attach brings a shard back into a map: see [catalog.AttachShard]. Its
-// mappings follow by a resolution that keeps the local side.
+// mappings follow by a resolution that keeps the local side. A local store of
+// an older version is attached as it is, as long as this program changes stores
+// of that version ([store.Writable]); one that is older still is upgraded first.
 func (r *Recovery) Attach(ctx context.Context, a Attach) (catalog.Result, error) {
 	wrap := func(err error) (catalog.Result, error) {
 		return catalog.Result{}, fmt.Errorf("attaching the shard at %s to shard map %q: %w", a.Location, a.Map, err)
@@ -65,14 +68,22 @@ func (r *Recovery) Attach(ctx context.Context, a Attach) (catalog.Result, error)
 	}
 	ch := catalog.AttachShard{Map: m, Location: l, Found: *found, Name: a.Name, Reason: a.Reason}
 	if m.ID != found.Map.ID { // a dry run in which the map is to be restored
-		return catalog.Result{Kind: "attach shard", Summary: fmt.Sprintf("shard %q at %s, and shard map %q", found.Shard.Name, l, a.Map), Map: found.Map}, nil
+		result := attached(ch)
+		result.Summary, result.Map = result.Summary+fmt.Sprintf(", and shard map %q", a.Map), found.Map
+		return result, nil
 	}
 	result, err := r.catalog.Preview(ctx, ch)
-	if errors.Is(err, shardway.ErrForeignStore) && foreign {
-		err = nil
+	old := errors.Is(err, shardway.ErrStoreVersion) // and readable, or there would be no maps
+	if old || foreign && errors.Is(err, shardway.ErrForeignStore) {
+		result, err = attached(ch), nil
 	}
 	if err != nil || a.DryRun {
 		return result, err
+	}
+	if old {
+		if err := r.upgrade(ctx, l); err != nil {
+			return wrap(err)
+		}
 	}
 	if foreign {
 		if err := r.catalog.Adopt(ctx, l, owner); err != nil {
@@ -80,6 +91,28 @@ func (r *Recovery) Attach(ctx context.Context, a Attach) (catalog.Result, error)
 		}
 	}
 	return r.catalog.Do(ctx, ch)
+}
+
+// attached is what a change will do whose database cannot be changed yet.
+func attached(ch catalog.AttachShard) catalog.Result {
+	shard := ch.Found.Shard
+	shard.Name, shard.Location = cmp.Or(ch.Name, shard.Name), ch.Location
+	return catalog.Result{Kind: "attach shard", Summary: fmt.Sprintf("shard %q at %s", shard.Name, shard.Location), Map: ch.Map, Shards: []shardway.Shard{shard}}
+}
+
+// upgrade brings a local store that is too old to be changed to the version of
+// this program: no command reaches it before its shard is in a map.
+func (r *Recovery) upgrade(ctx context.Context, l shardway.Location) error {
+	local, err := r.locals.Open(ctx, l)
+	if err != nil {
+		return err
+	}
+	u, ok := local.(store.Upgrader)
+	if !ok {
+		return fmt.Errorf("a local store of this engine has no upgrade: %w", shardway.ErrStoreVersion)
+	}
+	_, _, err = u.Upgrade(ctx)
+	return err
 }
 
 // restored returns the map of the global store that a local map is a part of.

@@ -284,10 +284,9 @@ func TestRebuildGlobalPoints(t *testing.T) {
 }
 
 // TestGeoFailover is V17: the database is renamed in another region, the old
-// location is detached, the new one attached from its local map, and the
-// differences are resolved. What does not apply of V17: its local map is not
-// upgraded here, since there is one version of it so far; what is rewritten is
-// the location.
+// location is detached, the new one attached from its local map, which has the
+// new location from then on, and the differences are resolved. A local map of
+// an older version is in TestGeoFailoverOldStore.
 func TestGeoFailover(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
