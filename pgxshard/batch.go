@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/replicaset"
 )
 
 // SendBatch sends a batch for a key: one round trip for all queries and their
@@ -42,7 +43,7 @@ func (d *DB[K]) SendBatch(ctx context.Context, k K, b *pgx.Batch) pgx.BatchResul
 
 // readBatch reads the texts of a batch.
 func readBatch(b *pgx.Batch) (all text, err error) {
-	if pgx.FailedBatchResults(b, errRetired).Tx() != nil {
+	if pgx.FailedBatchResults(b, replicaset.ErrRetired).Tx() != nil {
 		return all, &shardway.ArgumentError{Argument: "b", Reason: "begins a transaction: use InTx"}
 	}
 	for _, q := range b.QueuedQueries {

@@ -1,7 +1,6 @@
 package pgxshard
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dialect"
+	"github.com/shardway/shardway/internal/replicaset"
 )
 
 // The questions to the local map. Those of the fence must fail where the
@@ -78,8 +78,8 @@ func (v *visit) checkFailed(ctx context.Context, err error) error {
 		v.pool.failedChecks.Add(1)
 		return r
 	}
-	if over(ctx) && fromServer(err) == nil {
-		return ended(ctx, doing, err)
+	if replicaset.Over(ctx) && fromServer(err) == nil {
+		return replicaset.Ended(ctx, doing, err)
 	}
 	if postgres.ReadOnly(err) {
 		v.readOnly(err)
@@ -110,10 +110,8 @@ func (v *visit) readOnly(err error) {
 	}
 	v.pool.suspect()
 	v.dirty = true
-	if rs := v.seat.set; rs != nil {
-		rs.logger.Warn("a primary takes no writes", "server", v.pool.address, "error", err)
-		v.unit.add(v.pool.address)
-		rs.tell(v.seat.server, time.Now(), err)
+	if v.seat.set != nil {
+		v.seat.set.RefusedWrite(v.unit, v.seat.server, time.Now(), err)
 	}
 }
 
@@ -123,28 +121,7 @@ func (v *visit) learn(ctx context.Context, err error) {
 	case err == nil:
 	case postgres.ReadOnly(err):
 		v.readOnly(err)
-	case v.seat.set != nil && !over(ctx) && v.conn.Conn().IsClosed():
-		v.unit.add(v.pool.address)
-		v.seat.set.tell(v.seat.server, time.Now(), err)
+	case v.seat.set != nil && !replicaset.Over(ctx) && v.conn.Conn().IsClosed():
+		v.seat.set.Broke(v.unit, v.seat.server, time.Now(), err)
 	}
-}
-
-// over reports whether ctx has ended. Drivers notice that its deadline has
-// passed a moment before ctx itself does.
-func over(ctx context.Context) bool {
-	if ctx.Err() != nil {
-		return true
-	}
-	deadline, ok := ctx.Deadline()
-	return ok && !time.Now().Before(deadline)
-}
-
-// ended is the error of something that the end of ctx broke off. Time that ran
-// out means that the server did not answer in time; a caller who gave up does
-// not say anything about it.
-func ended(ctx context.Context, doing string, err error) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return fmt.Errorf("%s: %w: %w", doing, context.Cause(ctx), err)
-	}
-	return fmt.Errorf("%s: %w: %w: %w", doing, shardway.ErrUnavailable, cmp.Or(context.Cause(ctx), context.DeadlineExceeded), err)
 }

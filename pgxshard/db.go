@@ -140,12 +140,12 @@ func (d *DB[K]) Servers(ctx context.Context, shard string) (selection.Explanatio
 }
 
 // Stats returns the state of all pools.
-func (d *DB[K]) Stats() Stats { return d.opener.places.stats() }
+func (d *DB[K]) Stats() Stats { return statsOf(d.opener.places) }
 
 // Close closes idle sessions, and those in use when they are given back. It
 // waits for the checks of servers to end and for nobody else, is idempotent and
 // returns nil. All use fails from then on with [shardway.ErrUnavailable].
 func (d *DB[K]) Close() error {
-	d.opener.places.close()
+	d.opener.places.Close()
 	return nil
 }

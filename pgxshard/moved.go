@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/replicaset"
 )
 
 // askLimit bounds the time to find out why a session was ended.
@@ -14,7 +15,7 @@ const askLimit = 2 * time.Second
 // told returns err, or a [shardway.MovedError] around it if the server has ended the
 // session because of a change of the mapping.
 func (v *visit) told(ctx context.Context, err error, undone bool) error {
-	if err == nil || over(ctx) || !postgres.EndedByServer(err) {
+	if err == nil || replicaset.Over(ctx) || !postgres.EndedByServer(err) {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, askLimit)
@@ -31,18 +32,4 @@ func (v *visit) told(ctx context.Context, err error, undone bool) error {
 		return err
 	}
 	return &shardway.MovedError{Map: v.o.m.ShardMap().Name, Shard: v.route.Shard.Name, Err: err, Undone: undone}
-}
-
-// movedBefore adds to the error of a transaction that its session was ended by a
-// change of the mapping, when that was in an earlier attempt and the mapping is
-// away.
-func (t *transaction) movedBefore(err error) error {
-	var lookup *shardway.LookupError
-	switch {
-	case !t.moved || err == nil || errors.As(err, new(*shardway.MovedError)):
-		return err
-	case !errors.Is(err, shardway.ErrMappingOffline) && !errors.Is(err, shardway.ErrStale), !errors.As(err, &lookup):
-		return err
-	}
-	return &shardway.MovedError{Map: lookup.Map, Shard: lookup.Shard, Err: err, Undone: true}
 }

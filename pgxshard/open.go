@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/replicaset"
 	"github.com/shardway/shardway/selection"
 )
 
@@ -16,11 +17,8 @@ import (
 type opener struct {
 	m      *shardway.Map
 	cfg    Config
-	places *places
+	places *replicaset.Places[pool]
 }
-
-// errClosed is a DB that was closed.
-var errClosed = fmt.Errorf("adapter is closed: %w", shardway.ErrUnavailable)
 
 // visit is a session in use for a route.
 type visit struct {
@@ -31,7 +29,7 @@ type visit struct {
 	state  *state
 	choice selection.Choice // of the server; none where there was nothing to choose
 	seat   seat
-	unit   *unit
+	unit   *replicaset.Unit
 	reads  bool // it is for reads
 	reused bool // the session was used before
 	dirty  bool // the session must not be used again
@@ -85,11 +83,11 @@ func (o *opener) tryAgain(ctx context.Context, key shardway.Key, route *shardway
 		if fresh, err = o.m.Refresh(ctx, key, *route); err != nil {
 			return err
 		}
-	case errors.Is(failed, shardway.ErrUnavailable) && !errors.Is(failed, errClosed):
+	case errors.Is(failed, shardway.ErrUnavailable) && !errors.Is(failed, replicaset.ErrClosed):
 		var retry bool
 		fresh, retry, err = o.m.Unreachable(ctx, key, *route)
 		switch {
-		case over(ctx): // the answer is for those who come next
+		case replicaset.Over(ctx): // the answer is for those who come next
 			return failed
 		case err != nil:
 			return fmt.Errorf("%w; asking where the key is now: %w", failed, err)
@@ -115,21 +113,10 @@ func (o *opener) connect(ctx context.Context, route shardway.Route, w *opening, 
 	if !w.writes || len(route.Shard.Location.Servers) > 1 {
 		return o.choose(ctx, route, w, work)
 	}
-	w.server = route.Shard.Location.Servers[0].Address
-	for retired := 0; ; retired++ {
-		p, err := o.places.of(&route)
-		if err != nil {
-			return err
-		}
-		v := &visit{o: o, route: route}
-		err = o.occupy(ctx, ctx, p, v, work)
-		switch {
-		case err == nil, !errors.Is(err, errRetired):
-			return err
-		case retired == maxRetired: // else its shard is elsewhere, or the DB is closed: of knows
-			return connecting(ctx, err)
-		}
-	}
+	w.Server = route.Shard.Location.Servers[0].Address
+	return o.places.OnPool(ctx, &route, func(p *pool) error {
+		return o.occupy(ctx, ctx, p, &visit{o: o, route: route}, work)
+	})
 }
 
 // occupy takes a session of a pool for a visit and does the work on it. The wait
@@ -138,19 +125,19 @@ func (o *opener) occupy(ctx, limited context.Context, p *pool, v *visit, work wo
 	for broken := 0; ; {
 		conn, err := p.checkout(ctx, limited)
 		switch {
-		case errors.Is(err, errRetired):
+		case errors.Is(err, replicaset.ErrRetired):
 			return err
 		case err != nil:
-			return connecting(limited, err)
+			return replicaset.Connecting(limited, err)
 		}
 		v.pool, v.conn, v.dirty, v.untags = p, conn, false, false
 		v.state, v.reused = stateOf(conn.Conn())
 		if v.seat.set != nil && !v.reads && !v.seat.primary() {
 			p.checkin(conn, false)
-			return errNotPrimary
+			return replicaset.ErrNotPrimary
 		}
 		err = v.run(ctx, limited, work)
-		if !errors.Is(err, errBroken) && !errors.Is(err, errAgain) || over(ctx) {
+		if !errors.Is(err, errBroken) && !errors.Is(err, errAgain) || replicaset.Over(ctx) {
 			return err
 		}
 		if broken++; broken > maxBroken {
@@ -181,23 +168,9 @@ func (v *visit) run(ctx, limited context.Context, work work) (err error) {
 	return err
 }
 
-// Bounds on trying again without telling the caller.
-const (
-	maxBroken  = 2 // broken idle sessions, before all of them are given up, and conflicts
-	maxRetired = 8 // pools closed between finding and using them
-)
-
-// connecting gives an error of checkout its meaning.
-func connecting(ctx context.Context, err error) error {
-	const doing = "connecting"
-	switch {
-	case errors.Is(err, shardway.ErrPoolExhausted):
-		return err
-	case over(ctx):
-		return ended(ctx, doing, err)
-	}
-	return fmt.Errorf("%s: %w: %w", doing, shardway.ErrUnavailable, err)
-}
+// maxBroken bounds the broken idle sessions, before all of them are given up, and
+// the conflicts.
+const maxBroken = 2
 
 // failure adds to an error where it happened.
 func (o *opener) failure(key shardway.Key, route shardway.Route, w *opening, err error) error {
@@ -205,7 +178,7 @@ func (o *opener) failure(key shardway.Key, route shardway.Route, w *opening, err
 	if errors.As(err, &known) && known == err { //nolint:errorlint // itself, not wrapped: the router says it all
 		return err
 	}
-	e := &shardway.LookupError{Map: o.m.ShardMap().Name, Server: w.server, Err: err}
+	e := &shardway.LookupError{Map: o.m.ShardMap().Name, Server: w.Server, Err: err}
 	if !key.IsZero() {
 		e.Key = key.String()
 	}

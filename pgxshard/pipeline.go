@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/replicaset"
 )
 
 // call is a statement of the caller, with the options that pgx takes from its
@@ -249,7 +250,7 @@ func finish(p *pgconn.Pipeline) error {
 // of the statement.
 func (v *visit) unanswered(ctx context.Context, err error) error {
 	switch {
-	case pgconn.SafeToRetry(err) && !over(ctx):
+	case pgconn.SafeToRetry(err) && !replicaset.Over(ctx):
 		return fmt.Errorf("sending a statement: %w: %w: %w", errBroken, shardway.ErrUnavailable, err)
 	case fromServer(err) == nil && !v.reads:
 		v.learn(ctx, err)
@@ -270,7 +271,7 @@ func pooled(err error) bool {
 // moved, tables and all, or by its own fault. Nothing was done yet.
 func (v *visit) blame(ctx context.Context, err error) error {
 	if fromServer(err) == nil {
-		if errors.Is(err, shardway.ErrInvalid) || over(ctx) {
+		if errors.Is(err, shardway.ErrInvalid) || replicaset.Over(ctx) {
 			return &statementError{err}
 		}
 		return v.checkFailed(ctx, err)

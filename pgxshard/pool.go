@@ -13,6 +13,7 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dialect"
+	"github.com/shardway/shardway/internal/replicaset"
 )
 
 // pool holds the sessions to one database on one server. pgxpool keeps them;
@@ -38,7 +39,6 @@ type pool struct {
 	failedChecks, waits, inUse atomic.Int64
 	waited                     atomic.Int64 // nanoseconds
 	lastFailure                atomic.Pointer[failure]
-	heeded                     atomic.Pointer[heeded]
 }
 
 // failure is the last time that a pool could not open a session.
@@ -114,11 +114,8 @@ func (p *pool) count(config *pgxpool.Config) {
 	}
 }
 
-// errRetired is a pool that was closed because its shard is elsewhere now.
-var errRetired = errors.New("pool is closed")
-
 // checkout takes a session, within ctx, and opens one within opening when there
-// is none. Its errors are errRetired, one that wraps ErrPoolExhausted, or one of
+// is none. Its errors are replicaset.ErrRetired, one that wraps ErrPoolExhausted, or one of
 // connecting.
 func (p *pool) checkout(ctx, opening context.Context) (*pgxpool.Conn, error) {
 	if err := p.enter(ctx); err != nil {
@@ -130,7 +127,7 @@ func (p *pool) checkout(ctx, opening context.Context) (*pgxpool.Conn, error) {
 	if err != nil {
 		p.leave()
 		if p.retired.Load() {
-			return nil, errRetired
+			return nil, replicaset.ErrRetired
 		}
 		err = p.explain(err)
 		p.lastFailure.Store(&failure{err, time.Now()})

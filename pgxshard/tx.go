@@ -11,6 +11,7 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dialect"
+	"github.com/shardway/shardway/internal/replicaset"
 	"github.com/shardway/shardway/retry"
 )
 
@@ -65,8 +66,12 @@ func (d *DB[K]) InTx(ctx context.Context, k K, options pgx.TxOptions, body func(
 			policy.Shard = route.Shard.ID
 		}
 	}
-	t.unit = &unit{}
-	return t.movedBefore(retry.Do(ctx, policy, func(ctx context.Context, _ int) error { return d.opener.inTx(ctx, &t) }))
+	t.unit = &replicaset.Unit{}
+	err = retry.Do(ctx, policy, func(ctx context.Context, _ int) error { return d.opener.inTx(ctx, &t) })
+	if err != nil && t.moved {
+		err = replicaset.MovedBefore(err)
+	}
+	return err
 }
 
 // transaction is a unit of work.
@@ -75,7 +80,7 @@ type transaction struct {
 	want    want
 	options pgx.TxOptions
 	body    func(ctx context.Context, tx pgx.Tx) error
-	unit    *unit
+	unit    *replicaset.Unit
 	moved   bool // a session was ended by a change of the mapping
 }
 
@@ -110,7 +115,7 @@ func (t *transaction) check() error {
 func (o *opener) inTx(ctx context.Context, t *transaction) error {
 	var v *visit
 	var inner pgx.Tx
-	w := opening{want: t.want, unit: t.unit}
+	w := opening{want: t.want, Attempt: replicaset.Attempt{Unit: t.unit}}
 	err := o.forKey(ctx, t.key, &w, func(_, opening context.Context, at *visit) (err error) {
 		inner, err = at.begin(opening, &t.options)
 		v = at
@@ -214,8 +219,8 @@ func (v *visit) transact(ctx context.Context, t *tx, body func(ctx context.Conte
 	if err == nil {
 		err = v.demoted()
 	}
-	if err == nil && over(ctx) {
-		err = fmt.Errorf("the context ended before the commit: %w", ended(ctx, "committing", context.Cause(ctx)))
+	if err == nil && replicaset.Over(ctx) {
+		err = fmt.Errorf("the context ended before the commit: %w", replicaset.Ended(ctx, "committing", context.Cause(ctx)))
 	}
 	if err != nil {
 		v.dirty = !v.rollback(ctx, t.inner)

@@ -1,15 +1,14 @@
 package sqlshard
 
 import (
-	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dialect"
+	"github.com/shardway/shardway/internal/replicaset"
 )
 
 // errNotHere is a shard that does not have the mapping, or is another shard
@@ -90,8 +89,8 @@ func (c *Conn) validateShard(ctx context.Context) error {
 // checkFailed gives an error of asking its meaning.
 func (p *pool) checkFailed(ctx context.Context, err error, reused bool) error {
 	const doing = "validating the connection"
-	if over(ctx) {
-		return ended(ctx, doing, err)
+	if replicaset.Over(ctx) {
+		return replicaset.Ended(ctx, doing, err)
 	}
 	switch p.classify(err) {
 	case dialect.Lost, dialect.Transient, dialect.Outdated:
@@ -106,24 +105,4 @@ func (p *pool) checkFailed(ctx context.Context, err error, reused bool) error {
 	case dialect.Other, dialect.Duplicate:
 	}
 	return fmt.Errorf("%s: %w", doing, err)
-}
-
-// over reports whether ctx has ended. Drivers notice that its deadline has
-// passed a moment before ctx itself does.
-func over(ctx context.Context) bool {
-	if ctx.Err() != nil {
-		return true
-	}
-	deadline, ok := ctx.Deadline()
-	return ok && !time.Now().Before(deadline)
-}
-
-// ended is the error of something that the end of ctx broke off. Time that ran
-// out means that the server did not answer in time; a caller who gave up does
-// not say anything about it.
-func ended(ctx context.Context, doing string, err error) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return fmt.Errorf("%s: %w: %w", doing, context.Cause(ctx), err)
-	}
-	return fmt.Errorf("%s: %w: %w: %w", doing, shardway.ErrUnavailable, cmp.Or(context.Cause(ctx), context.DeadlineExceeded), err)
 }

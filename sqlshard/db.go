@@ -101,7 +101,7 @@ func (d *DB[K]) OpenConnectionForShard(ctx context.Context, name string) (*Conn,
 func (d *DB[K]) ByContext() *ContextDB { return &ContextDB{d.opener, d.want} }
 
 // Stats returns the state of all pools.
-func (d *DB[K]) Stats() Stats { return d.opener.places.stats() }
+func (d *DB[K]) Stats() Stats { return statsOf(d.opener.places) }
 
 // Servers returns every server of a shard: its role, tags, round trip and
 // staleness, the operations on it now, and whether a connection with the
@@ -115,6 +115,6 @@ func (d *DB[K]) Servers(ctx context.Context, shard string) (selection.Explanatio
 // waits for the checks of servers to end and for nobody else, is idempotent and
 // returns nil. Opening fails from then on with [shardway.ErrUnavailable].
 func (d *DB[K]) Close() error {
-	d.opener.places.close()
+	d.opener.places.Close()
 	return nil
 }

@@ -6,14 +6,9 @@ import "github.com/shardway/shardway"
 // validate plainly then, as connections do. Tags are off too, since changes end
 // sessions by them.
 func Unlock[K shardway.KeyType](db *DB[K]) {
-	p := db.opener.places
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, h := range p.hosts {
-		h.mu.Lock()
-		for _, pool := range h.pools {
-			pool.ask = questions{plain: pool.ask.plain, lock: pool.ask.plain}
-		}
-		h.mu.Unlock()
-	}
+	db.opener.places.Each(func(_ string, p *pool) {
+		p.host.mu.Lock()
+		defer p.host.mu.Unlock()
+		p.ask = questions{plain: p.ask.plain, lock: p.ask.plain}
+	})
 }

@@ -8,23 +8,23 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dialect"
+	"github.com/shardway/shardway/internal/replicaset"
 	"github.com/shardway/shardway/topology"
 )
 
 // seat is the place of a session in a replica set while a Conn has it. The zero
 // value is a session of a shard whose servers are not watched.
 type seat struct {
-	set       *replicaSet
+	set       *replicaset.Set[pool]
 	position  int    // of the server in the set
 	demotions uint64 // of the server when it was chosen
 	reads     bool   // the Conn is for reads
-	unit      *unit
+	unit      *replicaset.Unit
 }
 
 // now describes the server as it is known now.
 func (a *seat) now() topology.Server {
-	set, _ := a.set.watch.Monitor.Current()
-	return set.Server(a.position)
+	return a.set.Now().Server(a.position)
 }
 
 // primary reports whether the server is primary still.
@@ -59,10 +59,8 @@ func (s *session) failed(ctx context.Context, began time.Time, err error) {
 	case err == nil || errors.Is(err, driver.ErrSkip):
 	case s.pool.engine.dialect.ReadOnly(err):
 		s.refusedWrite(began, err)
-	case s.seat.set != nil && !over(ctx) && s.pool.classify(err) == dialect.Lost:
-		server := s.seat.now()
-		s.seat.unit.add(server.Address)
-		s.seat.set.report(s.pool, server, began, err)
+	case s.seat.set != nil && !replicaset.Over(ctx) && s.pool.classify(err) == dialect.Lost:
+		s.seat.set.Broke(s.seat.unit, s.seat.now(), began, err)
 	}
 }
 
@@ -79,50 +77,8 @@ func (s *session) refusedWrite(began time.Time, err error) {
 		return
 	}
 	if s.dirty { // it may be the user's own setting: see what the server says
-		s.seat.set.watch.Monitor.RequestCheck()
+		s.seat.set.Check()
 		return
 	}
-	server := s.seat.now()
-	s.seat.set.logger.Warn("a primary takes no writes", "server", server.Address, "error", err)
-	s.seat.unit.add(server.Address)
-	s.seat.set.tell(server, began, err)
-}
-
-// report tells the monitor of an error of a server. Of one that answers, it
-// wants to hear itself; and so when only a connection was found dead.
-func (rs *replicaSet) report(p *pool, server topology.Server, began time.Time, err error) {
-	if p.engine.dialect.Answered(err) || errors.Is(err, driver.ErrBadConn) {
-		rs.watch.Monitor.RequestCheck()
-		return
-	}
-	rs.tell(server, began, err)
-}
-
-// tell makes a server unknown, unless the monitor has heard of it since then,
-// and has it checked at once.
-func (rs *replicaSet) tell(server topology.Server, began time.Time, err error) {
-	rs.watch.Monitor.Report(topology.Observation{Address: server.Address, Generation: server.Generation, At: began, Err: err})
-}
-
-// heeded is what a pool knows of its server.
-type heeded struct {
-	set       *replicaSet
-	demotions uint64
-}
-
-// heed has the sessions opened so far closed if their server has stopped being
-// primary since it was called the last time; it reports whether that is so.
-func (p *pool) heed(rs *replicaSet, demotions uint64) bool {
-	for {
-		known := p.heeded.Load()
-		if known != nil && known.set == rs && known.demotions >= demotions {
-			return false
-		}
-		if p.heeded.CompareAndSwap(known, &heeded{rs, demotions}) {
-			if demotions > 0 {
-				p.suspect()
-			}
-			return demotions > 0
-		}
-	}
+	s.seat.set.RefusedWrite(s.seat.unit, s.seat.now(), began, err)
 }

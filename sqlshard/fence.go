@@ -11,6 +11,7 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dialect"
+	"github.com/shardway/shardway/internal/replicaset"
 )
 
 // fence is a transaction of [DB.InTx] on its way: how it is to be begun and
@@ -60,7 +61,7 @@ func (c *Conn) begins(limited context.Context) error {
 		return err
 	case !stop():
 		_ = tx.Rollback() // what has to be rolled back is, or the session is closed
-		return ended(limited, "beginning the transaction", context.Cause(limited))
+		return replicaset.Ended(limited, "beginning the transaction", context.Cause(limited))
 	}
 	f.tx = tx
 	return nil
@@ -194,7 +195,7 @@ func (w *written) Rollback() error {
 // lockFailed gives an error of beginning its meaning. A conflict is left as it
 // is: a change of the mapping has got in between.
 func (p *pool) lockFailed(ctx context.Context, err error, reused bool) error {
-	if !over(ctx) && p.classify(err) == dialect.Transient {
+	if !replicaset.Over(ctx) && p.classify(err) == dialect.Transient {
 		return fmt.Errorf("locking the mapping: %w", err)
 	}
 	return p.checkFailed(ctx, err, reused)

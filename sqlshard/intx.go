@@ -8,6 +8,7 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dialect"
+	"github.com/shardway/shardway/internal/replicaset"
 	"github.com/shardway/shardway/retry"
 )
 
@@ -107,7 +108,9 @@ func (o *opener) inTx(ctx context.Context, key shardway.Key, want want, options 
 	moved := false
 	return retry.Do(ctx, policy, func(ctx context.Context, _ int) error {
 		err := o.once(ctx, key, want, *options, fn)
-		err = movedBefore(moved, err)
+		if moved && err != nil {
+			err = replicaset.MovedBefore(err)
+		}
 		moved = moved || errors.As(err, new(*shardway.MovedError))
 		return err
 	})
@@ -149,7 +152,7 @@ func (o *opener) once(ctx context.Context, key shardway.Key, want want, options 
 	case !f.sent(), options.ReadOnly && refusesWrites[conn.route.Shard.Location.Engine]: // nothing to keep
 		return retry.Uncommitted(o.told(ctx, conn, true, err))
 	}
-	return o.failure(key, conn.route, &opening{server: conn.Server()}, retry.Committing(o.told(ctx, conn, false, err)))
+	return o.failure(key, conn.route, &opening{Attempt: replicaset.Attempt{Server: conn.Server()}}, retry.Committing(o.told(ctx, conn, false, err)))
 }
 
 // refusesWrites are the engines that refuse to write in a transaction that only

@@ -12,7 +12,7 @@ import (
 // adapter it takes.
 func TestShardOnMongoDB(t *testing.T) {
 	t.Parallel()
-	_, err := newPlaces(&Config{}, map[string]engine{}).engine("mongodb")
+	_, err := (&databases{}).engine("mongodb")
 	if !errors.Is(err, shardway.ErrInvalid) || !strings.Contains(err.Error(), "mongoshard.For") {
 		t.Errorf("a shard on MongoDB = %v, want ErrInvalid that names the adapter", err)
 	}

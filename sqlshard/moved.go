@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/replicaset"
 )
 
 // askLimit bounds the time to find out why a session was ended.
@@ -14,7 +15,7 @@ const askLimit = 2 * time.Second
 // told returns err, or a [shardway.MovedError] around it if the server has ended the
 // session because of a change of the mapping.
 func (o *opener) told(ctx context.Context, c *Conn, undone bool, err error) error {
-	if err == nil || c.route.MappingID == 0 || over(ctx) || !c.session.pool.engine.dialect.EndedByServer(err) {
+	if err == nil || c.route.MappingID == 0 || replicaset.Over(ctx) || !c.session.pool.engine.dialect.EndedByServer(err) {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, askLimit)
@@ -35,17 +36,4 @@ func (c *Conn) explain(ctx context.Context, err error) error {
 		return nil
 	}
 	return c.opener.told(ctx, c, false, err)
-}
-
-// movedBefore adds to the error of a unit that its session was ended by a change
-// of the mapping, when that was in an earlier attempt and the mapping is away.
-func movedBefore(moved bool, err error) error {
-	if !moved || err == nil || !errors.Is(err, shardway.ErrMappingOffline) && !errors.Is(err, shardway.ErrStale) {
-		return err
-	}
-	var lookup *shardway.LookupError
-	if !errors.As(err, &lookup) {
-		return err
-	}
-	return &shardway.MovedError{Map: lookup.Map, Shard: lookup.Shard, Err: err, Undone: true}
 }

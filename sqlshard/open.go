@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/replicaset"
 	"github.com/shardway/shardway/retry"
 )
 
@@ -15,16 +16,13 @@ import (
 type opener struct {
 	m      *shardway.Map
 	cfg    Config
-	places *places
+	places *replicaset.Places[pool]
 
 	mu     sync.Mutex // guards the fields below
 	shards map[string]*shardway.Shard
 	budget retry.Budget // of units of work
 	asOf   int64        // generation of the map when shards were read
 }
-
-// errClosed is a DB that was closed.
-var errClosed = fmt.Errorf("adapter is closed: %w", shardway.ErrUnavailable)
 
 // forKey routes a key and opens a connection.
 func (o *opener) forKey(ctx context.Context, key shardway.Key, want want) (*Conn, error) {
@@ -57,11 +55,11 @@ func (o *opener) tryAgain(ctx context.Context, key shardway.Key, route *shardway
 		if fresh, err = o.m.Refresh(ctx, key, *route); err != nil {
 			return nil, err
 		}
-	case errors.Is(failed, shardway.ErrUnavailable) && !errors.Is(failed, errClosed):
+	case errors.Is(failed, shardway.ErrUnavailable) && !errors.Is(failed, replicaset.ErrClosed):
 		var retry bool
 		fresh, retry, err = o.m.Unreachable(ctx, key, *route)
 		switch {
-		case over(ctx): // the answer is for those who come next
+		case replicaset.Over(ctx): // the answer is for those who come next
 			return nil, failed
 		case err != nil:
 			return nil, fmt.Errorf("%w; asking where the key is now: %w", failed, err)
@@ -89,26 +87,15 @@ func (o *opener) connect(ctx context.Context, route shardway.Route, w *opening) 
 		return nil, err
 	}
 	if !w.writes || len(route.Shard.Location.Servers) > 1 {
-		w.unit = unitOf(ctx)
+		w.Unit = unitOf(ctx)
 		return o.choose(ctx, route, w)
 	}
-	w.server = route.Shard.Location.Servers[0].Address
-	for retired := 0; ; retired++ {
-		p, err := o.places.of(&route, 0)
-		if err != nil {
-			return nil, err
-		}
-		conn := &Conn{opener: o, route: route, fence: w.fence, holds: w.holds, asks: w.asks}
-		err = o.occupy(ctx, ctx, p, conn)
-		switch {
-		case err == nil:
-			return conn, nil
-		case !errors.Is(err, errRetired):
-			return nil, err
-		case retired == maxRetired: // else its shard is elsewhere, or the DB is closed: of knows
-			return nil, connecting(ctx, err)
-		}
+	w.Server = route.Shard.Location.Servers[0].Address
+	conn := &Conn{opener: o, route: route, fence: w.fence, holds: w.holds, asks: w.asks}
+	if err := o.places.OnPool(ctx, &route, func(p *pool) error { return o.occupy(ctx, ctx, p, conn) }); err != nil {
+		return nil, err
 	}
+	return conn, nil
 }
 
 // occupy takes a session of a pool for a Conn and validates it. The wait for a
@@ -117,10 +104,10 @@ func (o *opener) occupy(ctx, limited context.Context, p *pool, conn *Conn) error
 	for broken := 0; ; {
 		s, err := p.checkout(ctx, limited)
 		switch {
-		case errors.Is(err, errRetired):
+		case errors.Is(err, replicaset.ErrRetired):
 			return err
 		case err != nil:
-			return connecting(limited, err)
+			return replicaset.Connecting(limited, err)
 		}
 		s.seat = seat{}
 		conn.session, conn.sc = s, s.sc
@@ -134,27 +121,12 @@ func (o *opener) occupy(ctx, limited context.Context, p *pool, conn *Conn) error
 	}
 }
 
-// Bounds on trying again without telling the caller.
-const (
-	maxBroken  = 2 // broken idle sessions, before all of them are given up
-	maxRetired = 8 // pools closed between finding and using them
-)
-
-// connecting gives an error of checkout its meaning.
-func connecting(ctx context.Context, err error) error {
-	const doing = "connecting"
-	switch {
-	case errors.Is(err, shardway.ErrPoolExhausted):
-		return err
-	case over(ctx):
-		return ended(ctx, doing, err)
-	}
-	return fmt.Errorf("%s: %w: %w", doing, shardway.ErrUnavailable, err)
-}
+// maxBroken bounds the broken idle sessions, before all of them are given up.
+const maxBroken = 2
 
 // failure adds to an error where it happened.
 func (o *opener) failure(key shardway.Key, route shardway.Route, w *opening, err error) error {
-	e := &shardway.LookupError{Map: o.m.ShardMap().Name, Server: w.server, Err: err}
+	e := &shardway.LookupError{Map: o.m.ShardMap().Name, Server: w.Server, Err: err}
 	if !key.IsZero() {
 		e.Key = key.String()
 	}
@@ -177,8 +149,8 @@ func (o *opener) forShard(ctx context.Context, name string, want want) (*Conn, e
 	w := opening{want: want}
 	conn, err := o.connect(ctx, route, &w)
 	again := route.FromCache && (errors.Is(err, errNotHere) || errors.Is(err, shardway.ErrStale) ||
-		errors.Is(err, shardway.ErrNoStore) || errors.Is(err, shardway.ErrUnavailable) && !over(ctx))
-	if again && !errors.Is(err, errClosed) {
+		errors.Is(err, shardway.ErrNoStore) || errors.Is(err, shardway.ErrUnavailable) && !replicaset.Over(ctx))
+	if again && !errors.Is(err, replicaset.ErrClosed) {
 		fresh, readErr := o.shardRoute(ctx, name, route.Shard)
 		if readErr != nil {
 			return nil, o.failure(shardway.Key{}, route, &w, fmt.Errorf("%w; reading the shard again: %w", err, readErr))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/internal/dialect"
+	"github.com/shardway/shardway/internal/replicaset"
 )
 
 // pool holds the sessions to one database on one server. database/sql opens
@@ -41,7 +42,6 @@ type pool struct {
 	opened, closed, failedChecks, waits atomic.Uint64
 	waited                              atomic.Int64 // nanoseconds
 	lastFailure                         atomic.Pointer[failure]
-	heeded                              atomic.Pointer[heeded]
 	version                             atomic.Pointer[string] // of MySQL or MariaDB; nil until it was asked for
 }
 
@@ -79,7 +79,7 @@ func newPool(cfg *Config, e engine, h *host, address, database string) (*pool, e
 const maxPassing = 1 << 20
 
 // checkout takes a session, within ctx, and opens one within opening when there
-// is none. Its errors are errRetired, one that wraps ErrPoolExhausted, or one of
+// is none. Its errors are replicaset.ErrRetired, one that wraps ErrPoolExhausted, or one of
 // connecting.
 func (p *pool) checkout(ctx, opening context.Context) (*session, error) {
 	g, err := p.host.acquire(ctx, p)
@@ -87,7 +87,7 @@ func (p *pool) checkout(ctx, opening context.Context) (*session, error) {
 	case err != nil:
 		return nil, p.exhausted(err)
 	case g.refused:
-		return nil, errRetired
+		return nil, replicaset.ErrRetired
 	case g.victim != nil:
 		g.victim.shut()
 	}
@@ -110,7 +110,7 @@ func (p *pool) dial(ctx context.Context) (*session, error) {
 	if err != nil {
 		var failed *connectError
 		if !errors.As(err, &failed) && ctx.Err() == nil {
-			return nil, errRetired // database/sql says that it is closed
+			return nil, replicaset.ErrRetired // database/sql says that it is closed
 		}
 		return nil, err
 	}
@@ -127,9 +127,6 @@ func own(sc *sql.Conn) (s *session, err error) {
 	})
 	return s, err
 }
-
-// errRetired is a pool that was closed because its shard is elsewhere now.
-var errRetired = errors.New("pool is closed")
 
 // exhausted is the error of a wait for a free session.
 func (p *pool) exhausted(cause error) error {
@@ -192,6 +189,9 @@ func (p *pool) tick() {
 
 // suspect has all sessions opened so far closed at their next checkout.
 func (p *pool) suspect() { p.generation.Add(1) }
+
+// dropSuspect closes the idle sessions among them.
+func (p *pool) dropSuspect() { p.host.closeIdle(p, func(s *session) bool { return !s.current() }) }
 
 // retire closes idle sessions, and the others when they come back. It waits
 // for nobody.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/shardway/shardway/internal/replicaset"
 )
 
 // Stats are the pools of a [DB] at one moment.
@@ -30,21 +32,13 @@ type PoolStats struct {
 	ValidationFailures uint64        // checkouts refused because the shard did not have the mapping online
 }
 
-func (pl *places) stats() Stats {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
+func statsOf(pl *replicaset.Places[pool]) Stats {
 	var all Stats
-	named := map[poolKey]string{}
-	for _, k := range *pl.placed.Load() {
-		for i := range k.shard.Location.Servers {
-			named[keyOf(k.shard.Location, i)] = k.shard.Name
-		}
-	}
-	for key, p := range pl.pools {
+	pl.Each(func(shard string, p *pool) {
 		s := p.stats()
-		s.Shard = named[key]
+		s.Shard = shard
 		all.Pools = append(all.Pools, s)
-	}
+	})
 	slices.SortFunc(all.Pools, func(a, b PoolStats) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Server, b.Server), cmp.Compare(a.Database, b.Database))
 	})

@@ -2,16 +2,9 @@ package sqlshard
 
 import (
 	"context"
-	"slices"
-	"sync"
-)
 
-// unit remembers the servers that failed one unit of work. A nil unit remembers
-// nothing.
-type unit struct {
-	mu     sync.Mutex // guards the field below
-	failed []string   // addresses
-}
+	"github.com/shardway/shardway/internal/replicaset"
+)
 
 type unitKey struct{}
 
@@ -22,27 +15,10 @@ type unitKey struct{}
 //
 //	err := retry.Do(sqlshard.WithUnit(ctx), policy, func(ctx context.Context, attempt int) error { … })
 func WithUnit(ctx context.Context) context.Context {
-	return context.WithValue(ctx, unitKey{}, &unit{})
+	return context.WithValue(ctx, unitKey{}, &replicaset.Unit{})
 }
 
-func unitOf(ctx context.Context) *unit {
-	u, _ := ctx.Value(unitKey{}).(*unit)
+func unitOf(ctx context.Context) *replicaset.Unit {
+	u, _ := ctx.Value(unitKey{}).(*replicaset.Unit)
 	return u
-}
-
-func (u *unit) add(address string) {
-	if u == nil {
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if !slices.Contains(u.failed, address) {
-		u.failed = append(u.failed, address)
-	}
-}
-
-func (u *unit) servers() []string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return slices.Clone(u.failed)
 }

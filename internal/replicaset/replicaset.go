@@ -1,7 +1,9 @@
 // Package replicaset watches the servers of one location of a shard map and
 // chooses among them, for adapters and stores alike: the location as a
-// [topology.Set], a monitor over it, and a selector over the monitor. It knows no
-// keys, no connections and no driver.
+// [topology.Set], a monitor over it, and a selector over the monitor are a
+// [Watch]. For adapters, [Places] keeps the pools of sessions to the locations of
+// all shards, and has work done on them, on another server where one fails. What
+// a pool is only they know. The package knows no keys, no sessions and no driver.
 package replicaset
 
 import (
