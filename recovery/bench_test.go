@@ -2,6 +2,7 @@ package recovery_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"os"
 	"runtime"
@@ -13,7 +14,9 @@ import (
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/catalog"
 	"github.com/shardway/shardway/internal/dbtest"
+	"github.com/shardway/shardway/postgres"
 	"github.com/shardway/shardway/recovery"
+	"github.com/shardway/shardway/sqlite"
 	"github.com/shardway/shardway/store"
 	"github.com/shardway/shardway/store/sqlstore"
 )
@@ -59,7 +62,7 @@ func newFleet(b *testing.B, e dbtest.Engine) *fleet {
 	if err := e.Available(); err != nil {
 		b.Skip(err)
 	}
-	g, err := sqlstore.NewGlobal(e.NewDatabase(b).Open(b), string(e))
+	g, err := sqlstore.NewGlobal(benchPool(b, e), string(e))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -68,9 +71,9 @@ func newFleet(b *testing.B, e dbtest.Engine) *fleet {
 	}
 	f := &fleet{global: g, locals: map[string]*sqlstore.Local{}}
 	f.open = func(string) *sqlstore.Local {
-		pool := e.NewDatabase(b).Open(b)
+		pool := benchPool(b, e)
 		pool.SetMaxOpenConns(2)
-		pool.SetMaxIdleConns(0) // a hundred databases on one server
+		pool.SetMaxIdleConns(1) // a hundred databases on one server
 		l, err := sqlstore.NewLocal(pool, string(e))
 		if err != nil {
 			b.Fatal(err)
@@ -86,6 +89,43 @@ func newFleet(b *testing.B, e dbtest.Engine) *fleet {
 	}
 	f.populate(b, c)
 	return f
+}
+
+// benchPool opens a new database as programs do, by the package of its engine.
+func benchPool(b *testing.B, e dbtest.Engine) *sql.DB {
+	b.Helper()
+	var engine shardway.Engine
+	var at shardway.Location
+	var login shardway.Credentials
+	var err error
+	if db := e.NewDatabase(b); e == dbtest.EngineSQLite {
+		engine, at, login, err = sqlite.Parse(db.DSN())
+	} else {
+		engine, at, login, err = postgres.Parse(db.DSN())
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	connector, err := engine.Connector(at.Servers[0].Address, at.Database, login)
+	if err != nil {
+		b.Fatal(err)
+	}
+	pool := sql.OpenDB(connector)
+	b.Cleanup(func() { _ = pool.Close() })
+	return pool
+}
+
+// lose lets all databases of shards be lost.
+func (f *fleet) lose(b *testing.B) {
+	b.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.locals {
+		if err := l.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	clear(f.locals)
 }
 
 func (f *fleet) populate(b *testing.B, c *catalog.Catalog) {
@@ -155,9 +195,7 @@ func BenchmarkRecovery(b *testing.B) {
 			b.Run("rebuild-local", func(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
-					f.mu.Lock()
-					clear(f.locals) // all databases of shards are lost
-					f.mu.Unlock()
+					f.lose(b)
 					b.StartTimer()
 					peak(b, func() { f.done(b)(f.r.RebuildLocal(b.Context(), f.m, recovery.Rebuild{})) })
 				}
