@@ -89,6 +89,10 @@ func (a *app) open() (*session, error) {
 		return nil, errors.Join(err, s.locals.Close())
 	}
 	if s.Catalog, err = catalog.New(s.global, s.locals, cfg); err != nil {
+		var wrong *shardway.ArgumentError
+		if errors.As(err, &wrong) && wrong.Argument == "Lease" {
+			err = a.set.wrong("lease", wrong.Reason)
+		}
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil

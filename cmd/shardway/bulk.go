@@ -159,7 +159,7 @@ func (b *bulk) unreadable(err error) []badLine {
 	var p *csv.ParseError
 	switch {
 	case !errors.As(err, &p):
-		return []badLine{{math.MaxInt, fmt.Errorf("reading %s: %w", b.name, err)}}
+		return []badLine{{math.MaxInt, usagef("reading mappings: %s: %w", b.name, cause(err))}}
 	case p.Line > p.StartLine:
 		return b.bad(p.StartLine, fmt.Errorf("a quote is not closed, so that lines up to %d were not read: %w", p.Line, p.Err))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -63,7 +64,7 @@ func (s *session) takers(ctx context.Context, m shardway.ShardMap, names []strin
 		}
 	}
 	if err == nil && len(shards) == 0 {
-		err = &shardway.LookupError{Map: m.Name, Err: shardway.ErrShardNotFound}
+		err = fmt.Errorf("shard map %q has no shard that takes new mappings: %w", m.Name, shardway.ErrShardNotFound)
 	}
 	return shards, err
 }

@@ -117,7 +117,7 @@ func parseServer(text string) (shardway.Server, error) {
 	parts := strings.Split(text, ",")
 	refuse := func(reason string) (shardway.Server, error) {
 		shown := text
-		if strings.Contains(text, "@") { // may be user:password@host
+		if strings.ContainsAny(text, "@?&; ") || strings.Contains(text, "://") { // may be user:password@host, or hold an option
 			shown = ""
 		}
 		return shardway.Server{}, &shardway.ArgumentError{Argument: "server", Value: shown, Reason: reason}

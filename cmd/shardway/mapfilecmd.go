@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -63,29 +61,12 @@ func exportCommand(a *app) *cobra.Command {
 			}
 			return nil
 		}
-		if err := replaceFile(out, body.Bytes()); err != nil {
-			return usagef("writing %s: %w", out, err)
+		if err := writeText("shard maps", out, body.Bytes(), 0o644); err != nil {
+			return err
 		}
 		v := viewExport(out, f)
 		return s.emit(v, func(p *page) { p.line("exported %s to %s", v, out) })
 	})
-}
-
-// replaceFile writes a file as a whole or not at all.
-func replaceFile(name string, body []byte) error {
-	temporary, err := os.CreateTemp(filepath.Dir(name), ".shardway-*")
-	if err != nil {
-		return err
-	}
-	_, err = temporary.Write(body)
-	err = errors.Join(err, temporary.Sync(), temporary.Chmod(0o644), temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(temporary.Name()) // it is of no use to anybody
-	}
-	return err
 }
 
 // live reads the shard maps of the store, or those named, in one state. What is
@@ -169,16 +150,18 @@ func (a *app) readMaps(ctx context.Context, name string, normalize func(shardway
 	if name == "-" {
 		all := newInput(ctx, a.in)
 		all.long = true // a tool may have put the whole on one
-		shown, in = "standard input", all
+		shown, in = "standard input", &textReader{in: all, left: maxText}
 	} else {
-		file, err := os.Open(name)
+		text, err := readText("shard maps", name, maxText)
 		if err != nil {
-			return mapfile.File{}, usagef("reading shard maps: %w", err)
+			return mapfile.File{}, err
 		}
-		defer file.Close()
-		in = file
+		in = bytes.NewReader(text)
 	}
 	f, err := mapfile.Read(in, shown)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, shardway.ErrInvalid) { // it could not be read to its end
+		err = &usageError{err}
+	}
 	if err != nil {
 		return f, err
 	}

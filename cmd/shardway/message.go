@@ -30,6 +30,9 @@ func message(err error) string {
 			rest++
 			continue
 		}
+		if len(lines) > 0 && strings.HasPrefix(line, "hint:") { // which is for the tool itself to say
+			line = "  " + line
+		}
 		seen[line] = true
 		lines = append(lines, line)
 	}

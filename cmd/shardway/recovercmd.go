@@ -125,10 +125,10 @@ func (s *session) watchRecovery(ctx context.Context, some catalog.Selection, eve
 			_ = s.emit(views, func(p *page) { p.recovered(views) }) // nobody reads: go on all the same
 		}
 	}})
-	if ctx.Err() != nil { // as it was asked to
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil // it was asked to end
 }
 
 // previewRecovery lists the operations that recover would deal with.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,20 +153,17 @@ func judgeReports(reports []recovery.Report) error {
 
 func saveReports(file string, reports []recovery.Report) error {
 	text, err := json.MarshalIndent(reports, "", "  ")
-	if err == nil {
-		err = os.WriteFile(file, append(text, '\n'), 0o600)
-	}
 	if err != nil {
 		return fmt.Errorf("writing report: %w", err)
 	}
-	return nil
+	return writeText("report", file, append(text, '\n'), 0o600)
 }
 
 // savedReports reads a file of detect, all of it or the named shards.
 func savedReports(file string, names []string) ([]recovery.Report, error) {
-	text, err := os.ReadFile(file)
+	text, err := readText("report", file, maxText)
 	if err != nil {
-		return nil, usagef("reading report: %w", err)
+		return nil, err
 	}
 	all, err := parseReports(file, text)
 	if err != nil {

@@ -131,8 +131,10 @@ func recoveryResolve(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if len(choices) > 0 && len(reports) != 1 {
-			return usagef("--choose speaks of one shard: name it")
+		if len(choices) > 0 {
+			if err := s.checkChoices(ctx, choices, reports, len(args) == 1); err != nil {
+				return err
+			}
 		}
 		var all []recovery.Resolution
 		for _, rep := range reports {
@@ -144,6 +146,23 @@ func recoveryResolve(a *app) *cobra.Command {
 		}
 		return s.resolve(ctx, all, f.dryRun, asks)
 	})
+}
+
+// checkChoices refuses choices that speak of several shards or cannot be read,
+// also where there is nothing to resolve.
+func (s *session) checkChoices(ctx context.Context, choices []string, reports []recovery.Report, named bool) error {
+	if len(reports) > 1 || len(reports) == 0 && !named {
+		return usagef("--choose speaks of one shard: name it")
+	}
+	if len(reports) == 1 {
+		return nil // they are read with its map
+	}
+	m, err := s.shardMap(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = parseChoices(m, choices)
+	return err
 }
 
 // toResolve returns the reports of a file, else those of the shards as they are,

@@ -88,8 +88,29 @@ var groupErrors = []struct {
 	}},
 }
 
+// badValue is the parser's sentence about the value of a flag, and what it
+// expects by what the reader of the value says.
+var badValue = regexp.MustCompile(`(?s)^invalid argument (".*") for "(?:-\w, )?(--[a-z-]+)" flag: (.*)$`)
+
+func expected(reader string) string {
+	switch {
+	case strings.HasSuffix(reader, "value out of range"):
+		return "is too large or too small"
+	case strings.HasPrefix(reader, "strconv.ParseBool"):
+		return "is neither true nor false"
+	case strings.HasPrefix(reader, "strconv."):
+		return "is not a whole number"
+	case strings.HasPrefix(reader, "time: "):
+		return "is not a length of time such as 30s"
+	}
+	return "cannot be used: " + reader
+}
+
 // sentence is the text of a mistake in the command line.
 func sentence(err error) string {
+	if bad := badValue.FindStringSubmatch(err.Error()); bad != nil {
+		return bounded(bad[2] + " " + bad[1] + " " + expected(bad[3]))
+	}
 	text := message(err)
 	for _, g := range groupErrors {
 		found := g.theirs.FindStringSubmatch(text)
@@ -125,8 +146,9 @@ func usageHint(command string, args []string) string {
 			return "flags go before --, what follows it is a key or a name: " + command + " " + arg + " ... -- " + after[0]
 		}
 	}
-	for _, arg := range before {
-		if len(arg) > 1 && arg[0] == '-' && number(arg[1:]) {
+	for i, arg := range before {
+		value := i > 0 && strings.HasPrefix(before[i-1], "--") && !strings.Contains(before[i-1], "=") // of a flag
+		if len(arg) > 1 && arg[0] == '-' && number(arg[1:]) && !value {
 			return fmt.Sprintf("a key that begins with - comes after --: %s --map %s -- %s", command, mapIn(before), arg)
 		}
 	}

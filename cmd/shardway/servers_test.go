@@ -73,9 +73,9 @@ func newReplicated(t *testing.T, set replicaSet, grants func(user string) []stri
 }
 
 // look returns the servers of the shard as programs read them.
-func (r replicated) look(flags ...string) shardServersView {
+func (r replicated) look() shardServersView {
 	r.t.Helper()
-	out := r.must(append([]string{"servers", "a", "--output", "json", "--local-threshold", "1m"}, flags...)...).out
+	out := r.must("servers", "a", "--output", "json", "--local-threshold", "1m").out
 	var views []shardServersView
 	if err := json.Unmarshal([]byte(out), &views); err != nil || len(views) != 1 {
 		r.t.Fatalf("%d shards, %v, in %s", len(views), err, out)

@@ -122,9 +122,9 @@ func (s *settings) readFile(flags *pflag.FlagSet) (map[string]string, error) {
 }
 
 func (s *settings) parseFile(path string) (map[string]string, error) {
-	body, err := os.ReadFile(path)
+	body, err := readText("settings", path, maxSettings)
 	if err != nil {
-		return nil, usagef("reading settings: %w", err)
+		return nil, err
 	}
 	var values map[string]string
 	if err := yaml.Load(body, &values); err != nil && len(strings.TrimSpace(string(body))) > 0 {
@@ -181,9 +181,9 @@ func (s *settings) secret(name string) (secret string, set bool, err error) {
 	case direct:
 		return value.text, true, nil
 	case indirect:
-		body, err := os.ReadFile(file.text)
+		body, err := readText(fmt.Sprintf("%s (%s-file from %s)", name, name, file.source), file.text, maxSettings)
 		if err != nil {
-			return "", false, usagef("reading %s (%s-file from %s): %w", name, name, file.source, err)
+			return "", false, err
 		}
 		return strings.TrimRight(string(body), "\r\n"), true, nil
 	}
