@@ -220,6 +220,18 @@ func TestDrainTooLate(t *testing.T) {
 		}
 		u.alive("too late")
 		idle.alive("too late")
+
+		// Nor does that of who comes after the shard has forgotten the operation.
+		late = w.offline(store.Drain{Mode: store.DrainAtOnce})
+		w.seq += 1000
+		later := w.step(store.Step{Shard: w.shard}, store.Drain{})
+		later.Horizon = w.seq
+		w.must(later)
+		if _, err := w.local.Step(w.Context(), late); !errors.Is(err, store.ErrLostLease) {
+			w.Errorf("Step = %v", err)
+		}
+		u.alive("forgotten")
+		idle.alive("forgotten")
 	})
 }
 
