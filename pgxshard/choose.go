@@ -25,6 +25,7 @@ func wantOf(c selection.Criteria) want {
 type opening struct {
 	want
 	replicaset.Attempt
+	route *shardway.Route // that was looked up for it, or nil
 }
 
 // request is what a server is chosen for.

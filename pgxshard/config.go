@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/aside"
+	"github.com/shardway/shardway/internal/replicaset"
 	"github.com/shardway/shardway/retry"
 	"github.com/shardway/shardway/selection"
 	"github.com/shardway/shardway/topology"
@@ -141,9 +143,7 @@ func (c *Config) validate() error {
 	}
 	setInt(&c.MaxOpenPerShard, perShard)
 	setDuration(&c.MaxWait, 30*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = aside.Logger(c.Logger)
 	return nil
 }
 
@@ -153,22 +153,8 @@ const engineName = "postgres"
 // validate checks c and fills in defaults. The application's credentials are
 // the preset of the checks'.
 func (c *ServerConfig) validate(application shardway.Credentials) error {
-	for _, d := range []struct {
-		name   string
-		value  *time.Duration
-		least  time.Duration
-		preset time.Duration
-	}{
-		{"Servers.LocalThreshold", &c.LocalThreshold, selection.FastestOnly, selection.DefaultLocalThreshold},
-		{"Servers.SelectionTimeout", &c.SelectionTimeout, 0, selection.DefaultSelectionTimeout},
-		{"Servers.Heartbeat", &c.Heartbeat, topology.MinHeartbeat, topology.DefaultHeartbeat},
-	} {
-		if *d.value == 0 {
-			*d.value = d.preset
-		}
-		if *d.value < d.least {
-			return &shardway.ArgumentError{Argument: d.name, Value: d.value.String(), Reason: "is below the minimum of " + d.least.String()}
-		}
+	if err := replicaset.Settle(&c.LocalThreshold, &c.SelectionTimeout, &c.Heartbeat); err != nil {
+		return err
 	}
 	setDuration(&c.IdleTime, 5*time.Minute)
 	if c.Credentials.User == "" && c.Credentials.Password == "" && c.Credentials.PasswordFunc == nil {

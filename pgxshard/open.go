@@ -52,8 +52,11 @@ type work func(ctx, opening context.Context, v *visit) error
 // forKey routes a key and does work there. When the shard does not have the
 // mapping, or cannot be reached, it is routed and done once more.
 func (o *opener) forKey(ctx context.Context, key shardway.Key, w *opening, work work) error {
-	route, err := o.m.Lookup(ctx, key, shardway.CacheAndStore)
-	if err != nil {
+	var route shardway.Route
+	var err error
+	if w.route != nil {
+		route = *w.route
+	} else if route, err = o.m.Lookup(ctx, key, shardway.CacheAndStore); err != nil {
 		return err
 	}
 	if err = o.connect(ctx, route, w, work); err != nil {

@@ -63,7 +63,7 @@ func (d *DB[K]) InTx(ctx context.Context, k K, options pgx.TxOptions, body func(
 	policy := d.opener.cfg.Retry
 	if policy.Budget != nil && policy.Shard == nil {
 		if route, err := d.opener.m.Lookup(ctx, t.key, shardway.CacheOnly); err == nil {
-			policy.Shard = route.Shard.ID
+			policy.Shard, t.route = route.Shard.ID, &route
 		}
 	}
 	t.unit = &replicaset.Unit{}
@@ -81,7 +81,8 @@ type transaction struct {
 	options pgx.TxOptions
 	body    func(ctx context.Context, tx pgx.Tx) error
 	unit    *replicaset.Unit
-	moved   bool // a session was ended by a change of the mapping
+	route   *shardway.Route // for the first attempt, when it was looked up already
+	moved   bool            // a session was ended by a change of the mapping
 }
 
 // check refuses options that cannot be meant.
@@ -115,7 +116,8 @@ func (t *transaction) check() error {
 func (o *opener) inTx(ctx context.Context, t *transaction) error {
 	var v *visit
 	var inner pgx.Tx
-	w := opening{want: t.want, Attempt: replicaset.Attempt{Unit: t.unit}}
+	w := opening{want: t.want, Attempt: replicaset.Attempt{Unit: t.unit}, route: t.route}
+	t.route = nil
 	err := o.forKey(ctx, t.key, &w, func(_, opening context.Context, at *visit) (err error) {
 		inner, err = at.begin(opening, &t.options)
 		v = at

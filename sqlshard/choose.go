@@ -27,11 +27,12 @@ func wantOf(c selection.Criteria) want {
 type opening struct {
 	want
 	replicaset.Attempt
-	token   *Token // of the writes that a read must see, or nil
-	primary bool   // a read needs the primary: no secondary has reached the token
-	fence   *fence // the transaction that the connection is for, or nil
-	holds   bool   // the connection is to hold its mapping
-	asks    bool   // the connection is only to be validated
+	route   *shardway.Route // that was looked up for it, or nil
+	token   *Token          // of the writes that a read must see, or nil
+	primary bool            // a read needs the primary: no secondary has reached the token
+	fence   *fence          // the transaction that the connection is for, or nil
+	holds   bool            // the connection is to hold its mapping
+	asks    bool            // the connection is only to be validated
 }
 
 // request is what a server is chosen for.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/aside"
 	"github.com/shardway/shardway/internal/dialect"
 	"github.com/shardway/shardway/selection"
 )
@@ -125,9 +126,7 @@ func (c *Config) validate() (map[string]engine, error) {
 	setDuration(&c.MaxIdleTime, 5*time.Minute)
 	setDuration(&c.MaxLifetime, 30*time.Minute)
 	setDuration(&c.MaxWait, 30*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = aside.Logger(c.Logger)
 	return engines, nil
 }
 

@@ -99,15 +99,17 @@ func (o *opener) inTx(ctx context.Context, key shardway.Key, want want, options 
 	if options.Applied != nil {
 		policy.Applied = options.Applied
 	}
+	w := opening{want: want}
 	if route, err := o.m.Lookup(ctx, key, shardway.CacheOnly); err == nil {
-		policy.Shard = route.Shard.ID
+		policy.Shard, w.route = route.Shard.ID, &route
 	}
 	if unitOf(ctx) == nil {
 		ctx = WithUnit(ctx)
 	}
 	moved := false
 	return retry.Do(ctx, policy, func(ctx context.Context, _ int) error {
-		err := o.once(ctx, key, want, *options, fn)
+		err := o.once(ctx, key, w, *options, fn)
+		w.route = nil // it was for the first attempt
 		if moved && err != nil {
 			err = replicaset.MovedBefore(err)
 		}
@@ -117,9 +119,10 @@ func (o *opener) inTx(ctx context.Context, key shardway.Key, want want, options 
 }
 
 // once runs a unit once.
-func (o *opener) once(ctx context.Context, key shardway.Key, want want, options TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
+func (o *opener) once(ctx context.Context, key shardway.Key, w opening, options TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	f := &fence{ctx: ctx, options: options}
-	conn, err := o.open(ctx, key, opening{want: want, fence: f})
+	w.fence = f
+	conn, err := o.open(ctx, key, w)
 	if err != nil {
 		return retry.Uncommitted(err)
 	}

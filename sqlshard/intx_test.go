@@ -3,6 +3,7 @@ package sqlshard_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"strings"
 	"testing"
@@ -123,6 +124,33 @@ func TestInTx(t *testing.T) {
 			t.Errorf("%d sessions were opened, want %d: transactions leave them clean", opened, most)
 		}
 	})
+}
+
+// Each attempt of a unit looks its key up once, and anew: the route of the first
+// one is not that of the second.
+func TestInTxLookups(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dbtest.EngineSQLite)
+	m := r.handle()
+	db, err := sqlshard.New(m, sqlshard.Config{Engines: []shardway.Engine{r.engine}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	_ = opened(t, db, 7, "a").Close()
+	for attempts := range 3 {
+		before, calls := m.Map().Stats(), 0
+		err := db.InTx(t.Context(), 7, nil, func(context.Context, *sql.Tx) error {
+			if calls++; calls <= attempts {
+				return driver.ErrBadConn
+			}
+			return nil
+		})
+		after := m.Map().Stats()
+		if n := int(after.Hits - before.Hits); err != nil || calls != attempts+1 || n != calls || after.Misses != before.Misses {
+			t.Errorf("%d attempts took %d lookups: %v", calls, n, err)
+		}
+	}
 }
 
 // While the mapping is offline nothing is begun, and fn is not called.

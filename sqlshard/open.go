@@ -31,8 +31,11 @@ func (o *opener) forKey(ctx context.Context, key shardway.Key, want want) (*Conn
 
 // open is forKey for a connection of a special kind.
 func (o *opener) open(ctx context.Context, key shardway.Key, w opening) (*Conn, error) {
-	route, err := o.m.Lookup(ctx, key, shardway.CacheAndStore)
-	if err != nil {
+	var route shardway.Route
+	var err error
+	if w.route != nil {
+		route = *w.route
+	} else if route, err = o.m.Lookup(ctx, key, shardway.CacheAndStore); err != nil {
 		return nil, err
 	}
 	conn, err := o.connect(ctx, route, &w)

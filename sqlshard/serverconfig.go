@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
-	"github.com/shardway/shardway/selection"
+	"github.com/shardway/shardway/internal/replicaset"
 	"github.com/shardway/shardway/topology"
 )
 
@@ -42,22 +42,8 @@ type ReplicatedEngine interface {
 // validate checks c and fills in defaults. The application's credentials are
 // the preset of the checks'.
 func (c *ServerConfig) validate(application shardway.Credentials) error {
-	for _, d := range []struct {
-		name   string
-		value  *time.Duration
-		least  time.Duration
-		preset time.Duration
-	}{
-		{"Servers.LocalThreshold", &c.LocalThreshold, selection.FastestOnly, selection.DefaultLocalThreshold},
-		{"Servers.SelectionTimeout", &c.SelectionTimeout, 0, selection.DefaultSelectionTimeout},
-		{"Servers.Heartbeat", &c.Heartbeat, topology.MinHeartbeat, topology.DefaultHeartbeat},
-	} {
-		if *d.value == 0 {
-			*d.value = d.preset
-		}
-		if *d.value < d.least {
-			return &shardway.ArgumentError{Argument: d.name, Value: d.value.String(), Reason: "is below the minimum of " + d.least.String()}
-		}
+	if err := replicaset.Settle(&c.LocalThreshold, &c.SelectionTimeout, &c.Heartbeat); err != nil {
+		return err
 	}
 	setDuration(&c.TokenWait, 500*time.Millisecond)
 	if c.Credentials.User == "" && c.Credentials.Password == "" && c.Credentials.PasswordFunc == nil {

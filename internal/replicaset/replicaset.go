@@ -50,6 +50,30 @@ type Config struct {
 	Logger           *slog.Logger
 }
 
+// Settle gives the durations of an adapter's configuration their presets where
+// they are 0, and refuses what is below the least; the error names them as fields
+// of Servers.
+func Settle(localThreshold, selectionTimeout, heartbeat *time.Duration) error {
+	for _, d := range []struct {
+		name   string
+		value  *time.Duration
+		least  time.Duration
+		preset time.Duration
+	}{
+		{"Servers.LocalThreshold", localThreshold, selection.FastestOnly, selection.DefaultLocalThreshold},
+		{"Servers.SelectionTimeout", selectionTimeout, 0, selection.DefaultSelectionTimeout},
+		{"Servers.Heartbeat", heartbeat, topology.MinHeartbeat, topology.DefaultHeartbeat},
+	} {
+		if *d.value == 0 {
+			*d.value = d.preset
+		}
+		if *d.value < d.least {
+			return &shardway.ArgumentError{Argument: d.name, Value: d.value.String(), Reason: "is below the minimum of " + d.least.String()}
+		}
+	}
+	return nil
+}
+
 // Watch watches the servers of a location until Close. It is safe for concurrent
 // use.
 type Watch struct {
