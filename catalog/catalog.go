@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/aside"
 	"github.com/shardway/shardway/store"
 )
 
@@ -88,9 +89,7 @@ func New(global store.Global, locals Locals, cfg Config) (*Catalog, error) {
 	if cfg.Who == "" {
 		cfg.Who = defaultWho()
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = aside.Logger(cfg.Logger)
 	owner := fmt.Sprintf("%s/%d/%04x", cfg.Who, os.Getpid(), store.NewID()&0xffff)
 	return &Catalog{global: global, locals: locals, cfg: cfg, owner: owner}, nil
 }

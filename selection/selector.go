@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/shardway/shardway/internal/aside"
 	"github.com/shardway/shardway/topology"
 )
 
@@ -53,9 +54,7 @@ func (c *Config) validate() error {
 	if c.SelectionTimeout == 0 {
 		c.SelectionTimeout = DefaultSelectionTimeout
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = aside.Logger(c.Logger)
 	return nil
 }
 
