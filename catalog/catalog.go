@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"strings"
 	"time"
 
 	"github.com/shardway/shardway"
@@ -37,7 +38,7 @@ type Locals interface {
 
 // Config sets up a Catalog. The zero value works.
 type Config struct {
-	// Who is written to the history. Empty: user@host.
+	// Who is written to the history, in UTF-8. Empty: user@host.
 	Who string
 	// Lease bounds how long a change may stand still before others may take it
 	// over. Zero: 15 s. Less than 100 ms is refused.
@@ -83,6 +84,9 @@ func New(global store.Global, locals Locals, cfg Config) (*Catalog, error) {
 	case cfg.Wait < 0:
 		return nil, &shardway.ArgumentError{Argument: "Wait", Value: cfg.Wait.String(), Reason: "is negative"}
 	}
+	if err := checkText("Who", cfg.Who); err != nil {
+		return nil, err
+	}
 	if err := cfg.Drain.Check(); err != nil {
 		return nil, err
 	}
@@ -103,7 +107,7 @@ func defaultWho() string {
 			name = u.Username
 		}
 	}
-	return name + "@" + host
+	return strings.ToValidUTF8(name+"@"+host, "?")
 }
 
 // ShardMaps returns all shard maps, ordered by name.

@@ -55,6 +55,9 @@ type state struct {
 	now       time.Time
 	timed     bool // the plan depends on now
 	normalize func(shardway.Location) (shardway.Location, error)
+
+	of         shardway.MapID    // the map whose operations were read
+	operations []store.Operation // nil: of none
 }
 
 // held reports whether a lock stands.

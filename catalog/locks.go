@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/store"
@@ -20,7 +21,7 @@ func NewLockToken() shardway.LockToken { return shardway.LockToken(rand.Text()) 
 // changes of the mapping; its id does not change.
 type LockMapping struct {
 	Mapping shardway.Mapping // as read; [shardway.ErrStale] when it has changed since
-	Lock    shardway.Lock    // with a token, an owner, and an expiry that lies ahead or is zero
+	Lock    shardway.Lock    // with a token in UTF-8, an owner, and an expiry that lies ahead or is zero
 	Reason  string           // for the history; may be empty: Lock.Reason then
 }
 
@@ -30,6 +31,8 @@ func (ch LockMapping) plan(ctx context.Context, s *state) (*plan, error) {
 	switch {
 	case strings.TrimSpace(string(ch.Lock.Token)) == "" || len(ch.Lock.Token) > shardway.MaxNameBytes:
 		return nil, &shardway.ArgumentError{Argument: "lock token", Reason: fmt.Sprintf("must have 1 to %d bytes", shardway.MaxNameBytes)}
+	case !utf8.ValidString(string(ch.Lock.Token)):
+		return nil, &shardway.ArgumentError{Argument: "lock token", Reason: notText}
 	case !ch.Lock.Expires.IsZero() && !s.held(ch.Lock):
 		return nil, &shardway.ArgumentError{Argument: "lock expiry", Value: ch.Lock.Expires.String(), Reason: "has passed"}
 	}

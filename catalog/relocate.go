@@ -196,10 +196,23 @@ func worksOn(op store.Operation, id shardway.ShardID) bool {
 	return false
 }
 
+// pending returns the operations of a map. They are read once for a plan: each
+// comes with all its mappings.
+func (s *state) pending(ctx context.Context, m shardway.MapID) ([]store.Operation, error) {
+	if s.operations == nil || s.of != m {
+		ops, err := s.tx.Operations(ctx, store.OperationQuery{Map: m})
+		if err != nil {
+			return nil, err
+		}
+		s.of, s.operations = m, append([]store.Operation{}, ops...)
+	}
+	return s.operations, nil
+}
+
 // checkIdle reports an operation that works on the shard, where it is now. Those
 // in claimed, with the epoch given there, cannot go on and do not count.
 func (s *state) checkIdle(ctx context.Context, m shardway.ShardMap, shard shardway.Shard, claimed map[store.OperationID]int64) error {
-	ops, err := s.tx.Operations(ctx, store.OperationQuery{Map: m.ID})
+	ops, err := s.pending(ctx, m.ID)
 	if err != nil {
 		return err
 	}

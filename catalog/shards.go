@@ -3,6 +3,8 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/shardway/shardway"
 	"github.com/shardway/shardway/store"
@@ -89,14 +91,38 @@ func checkServers(l shardway.Location) error {
 	if len(l.Servers) == 0 {
 		return &shardway.ArgumentError{Argument: "location", Value: l.String(), Reason: "has no server"}
 	}
+	if err := checkText("engine", l.Engine); err != nil {
+		return err
+	}
+	if err := checkText("database", l.Database); err != nil {
+		return err
+	}
 	seen := map[string]bool{}
 	for _, srv := range l.Servers {
+		if err := checkText("server", srv.Address); err != nil {
+			return err
+		}
+		for name, value := range srv.Tags {
+			if err := checkText("tag of server "+srv.Address, name+"="+value); err != nil {
+				return err
+			}
+		}
 		if seen[srv.Address] {
 			return &shardway.ArgumentError{Argument: "server", Value: srv.Address, Reason: "is listed twice"}
 		}
 		seen[srv.Address] = true
 	}
 	return nil
+}
+
+// notText is why a text is refused that an operation could not keep as it is.
+const notText = "is not valid UTF-8"
+
+func checkText(argument, text string) error {
+	if utf8.ValidString(text) {
+		return nil
+	}
+	return &shardway.ArgumentError{Argument: argument, Value: strings.ToValidUTF8(text, "?"), Reason: notText}
 }
 
 // UpdateShard changes name, location or status of a shard in place. Fields
