@@ -15,11 +15,11 @@ LINTER = go tool -modfile=lint.mod golangci-lint
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: test-deps ## install PostgreSQL and MariaDB where missing, then run every test with the race detector
+test: test-deps ## install what is missing of PostgreSQL, PgBouncer, MariaDB and gcc (Debian), then run every test with the race detector
 	@test -n "$$SHARDWAY_TEST_SQLSERVER" || echo 'SKIPPED: nothing is tested on SQL Server (SHARDWAY_TEST_SQLSERVER names no server)'
 	go test -race -shuffle=on -timeout 20m ./...
 
-test-deps: ## only install what the tests need
+test-deps: ## only install what the tests need and do not find
 	@scripts/test-deps.sh
 
 check: tidy vet lint test ## everything a change must pass: formatting, vet, linters, tests

@@ -70,7 +70,11 @@ func (s *session) changeWith(ctx context.Context, f changeFlags, ch catalog.Chan
 			v.Mappings[i].ID = ""
 		}
 	}
-	return s.emit(v, func(p *page) { p.change(r, v) })
+	err = s.emit(v, func(p *page) { p.change(r, v) })
+	if err != nil && v.Changed {
+		err = fmt.Errorf("operation %s is done, but cannot be told: %w", v.Operation, err)
+	}
+	return err
 }
 
 func (p *page) change(r catalog.Result, v changeView) {

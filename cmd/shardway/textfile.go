@@ -63,12 +63,22 @@ func cause(err error) error {
 	return err
 }
 
-// writeText writes a file as a whole or not at all.
+// writeText writes a file as a whole or not at all. Pipes and devices, such as
+// /dev/stdout, are written to and stay what they are, and so do links.
 func writeText(what, name string, body []byte, mode fs.FileMode) error {
-	if at, err := os.Stat(name); err == nil && at.IsDir() {
+	write := replaceFile
+	at, err := os.Stat(name)
+	switch {
+	case err == nil && at.IsDir():
 		return usagef("writing %s: %s: is a directory", what, name)
+	case err == nil && !at.Mode().IsRegular():
+		write = os.WriteFile
 	}
-	if err := replaceFile(name, body, mode); err != nil {
+	target := name
+	if linked, err := filepath.EvalSymlinks(name); err == nil {
+		target = linked
+	}
+	if err := write(target, body, mode); err != nil {
 		return usagef("writing %s: %s: %w", what, name, cause(err))
 	}
 	return nil
