@@ -121,7 +121,11 @@ func newSelection(q store.MappingQuery) (*selection, error) {
 		return nil, &shardway.ArgumentError{Argument: "map", Reason: "is missing"}
 	}
 	s := &selection{m: q.Map, ids: q.IDs}
-	s.add(`m.map_id = ?`, int64(q.Map.ID))
+	if len(q.IDs) > 0 {
+		s.add(byIDs+`m.map_id = ?`, int64(q.Map.ID))
+	} else {
+		s.add(`m.map_id = ?`, int64(q.Map.ID))
+	}
 	if q.ShardID != 0 {
 		s.add(`m.shard_id = ?`, int64(q.ShardID))
 	}
@@ -136,6 +140,11 @@ func newSelection(q store.MappingQuery) (*selection, error) {
 	}
 	return s, nil
 }
+
+// byIDs stands before the map's column where mappings are found by their ids. It
+// takes that column from the planner: SQLite, which keeps no statistics, would
+// rather read through all the map, once for every thousand ids.
+const byIDs = `+`
 
 // selection turns a query of visible mappings into conditions.
 func (r *reader) selection(ctx context.Context, q store.MappingQuery) (*selection, error) {
