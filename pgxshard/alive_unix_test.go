@@ -21,7 +21,7 @@ func TestSilent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // it is ended
+	defer conn.Close(context.Background()) // it is ended
 	if !silent(conn) {
 		t.Error("an idle session is not silent")
 	}

@@ -101,7 +101,7 @@ func (r *rig) fenceContenders(b *testing.B) map[string]func(context.Context) err
 			if err != nil {
 				return err
 			}
-			defer tx.Rollback() //nolint:errcheck // over by then
+			defer tx.Rollback() // over by then
 			if err = first(ctx, tx); err == nil {
 				err = update(ctx, tx)
 			}

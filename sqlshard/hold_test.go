@@ -26,7 +26,7 @@ func (r *rig) excluded(shard string, m shardway.Mapping) bool {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // nothing was done
+	defer tx.Rollback() // nothing was done
 	exec(r.t, tx, "SET LOCAL lock_timeout = '30ms'")
 	_, err = tx.ExecContext(r.t.Context(), d.LockExclusiveHold(), d.HoldKey(int64(m.ID)))
 	if err != nil && d.Classify(err) != dialect.Transient {
@@ -93,7 +93,7 @@ func TestHoldWaitsForChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer change.Rollback() //nolint:errcheck // over by then
+	defer change.Rollback() // over by then
 	if _, err = change.ExecContext(t.Context(), d.LockExclusiveHold(), d.HoldKey(int64(m.ID))); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (r *rig) newLogin(hint string, shards ...string) (user, password string) {
 				GRANT SELECT ON ALL TABLES IN SCHEMA shardway TO %[1]s`, quoted(user)))
 		case dbtest.EngineMySQL:
 			server.Exec(r.t, "", fmt.Sprintf("GRANT SELECT, INSERT ON `%s`.* TO '%s'@'%%'", r.dbs[shard].Name, user))
-		case dbtest.EngineSQLite, dbtest.EngineSQLServer:
+		case dbtest.EngineSQLite, dbtest.EngineSQLServer, dbtest.EngineMongoDB:
 		}
 	}
 	return user, password

@@ -36,7 +36,7 @@ var misuses = []misuse{
 	{"sends a rollback", "ROLLBACK was not sent", sends("ROLLBACK")},
 	{"sends a transaction", "BEGIN was not sent", sends("BEGIN TRANSACTION")},
 	{"prepares a commit", "COMMIT was not sent", func(ctx context.Context, tx *sql.Tx) error {
-		_, _ = tx.PrepareContext(ctx, "COMMIT") //nolint:sqlclosecheck // there is none
+		_, _ = tx.PrepareContext(ctx, "COMMIT") // there is none
 		return nil
 	}},
 	{"asks for a commit", "COMMIT was not sent", func(ctx context.Context, tx *sql.Tx) error {

@@ -56,7 +56,7 @@ func loseDeadlock(t *testing.T, pool *sql.DB, tx *sql.Tx) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Rollback() //nolint:errcheck // that is what is meant
+	defer other.Rollback() // that is what is meant
 	for id := range 50 {
 		exec(t, other, fmt.Sprintf("INSERT INTO item (id, name) VALUES (%d, 'heavy')", 5000+id))
 	}

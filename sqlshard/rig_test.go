@@ -48,6 +48,8 @@ func parse(t testing.TB, d dbtest.Database) (shardway.Engine, shardway.Location,
 		e, l, c, err = mysql.Parse(d.DSN())
 	case dbtest.EngineSQLServer:
 		e, l, c, err = sqlserver.Parse(d.DSN())
+	case dbtest.EngineMongoDB:
+		t.Fatal("MongoDB has no SQL")
 	}
 	if err != nil {
 		t.Fatal(err)

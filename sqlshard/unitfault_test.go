@@ -162,7 +162,7 @@ func TestLockTimeoutOfUnit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer other.Rollback() //nolint:errcheck // over by then
+		defer other.Rollback() // over by then
 		exec(t, other, "UPDATE item SET name = 'locked' WHERE id = 0")
 		policy := quick
 		var classes []retry.Class
@@ -195,6 +195,7 @@ func TestRepeatingInOutage(t *testing.T) {
 		most int64 // attempts of 300 units
 	}{"preset": {false, 329}, "off": {true, 301}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var connects atomic.Int64
 				f := &fakeEngine{connect: func(context.Context, string) error {
