@@ -119,3 +119,24 @@ func lateRecovery(t *testing.T, e engine, change func(world) catalog.Change, x e
 	})
 	return stalled
 }
+
+// A shard moves to a copy of its database although both have forgotten more
+// operations than the global store, restored from a backup, counts: they are
+// not taken for one database, and the old one owns nothing afterwards (I2).
+func TestRelocateWhenAhead(t *testing.T) {
+	t.Parallel()
+	each(t, twoEngines(t), func(t *testing.T, e engine) {
+		r, w := e.world(t)
+		copyShard(t, r, w, "copy")
+		r.forget(catalog.Recovered{Outcome: store.Done, Operation: store.Operation{
+			Seq: 5000, Map: w.ranges, Steps: []store.Step{{Shard: w.s1}},
+		}})
+		c := r.client(catalog.Config{Wait: time.Millisecond})
+		do(t, c, catalog.UpdateShard{Shard: w.s1, Location: ptr(at("copy"))})
+		old, now := heldAt(t, r, "db-s1", w.ranges.ID), heldAt(t, r, "copy", w.ranges.ID)
+		if len(old) != 0 || len(now) != 3 {
+			t.Errorf("the old database has %d mappings and the new one %d, want none and 3", len(old), len(now))
+		}
+		r.look(t).checkSettled(t)
+	})
+}
