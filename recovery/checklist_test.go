@@ -85,6 +85,12 @@ func TestDetachAttach(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
+// What stands elsewhere of the checklist: C1, whole lives of maps under several
+// logins, is TestGrants of cmd/shardway. C2, counters after known operations,
+// is with those who count: TestLookupModes of the root package and the pools of
+// sqlshard. C3 with killed servers and processes is package internal/chaos; C3
+// and C4 in one process are TestLoad here.
+
 // TestCompare is V2 to V9: what the pieces are.
 func TestCompare(t *testing.T) {
 	t.Parallel()

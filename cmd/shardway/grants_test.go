@@ -128,7 +128,8 @@ func (w *world) section(t *testing.T, where, when string) ([]dbtest.Database, []
 }
 
 // TestGrants gives three users exactly the rights that the command prints, on
-// real servers, and tries what each can do and cannot.
+// real servers, and tries what each can do and cannot. C1: whole lives of maps
+// under the logins of router, catalog and application.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	for _, e := range []dbtest.Engine{dbtest.EnginePostgres, dbtest.EngineMySQL, dbtest.EngineSQLServer} {

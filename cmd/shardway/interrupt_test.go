@@ -119,7 +119,8 @@ func (s *stalled) owner() string {
 }
 
 // TestInterruptLeavesPending presses Ctrl-C in the middle of a change, and cuts
-// the shard off, so that the change can neither be finished nor taken back.
+// the shard off, so that the change can neither be finished nor taken back. The
+// program names the operation and the command that ends it (ADM-06).
 func TestInterruptLeavesPending(t *testing.T) {
 	t.Parallel()
 	s := newStalled(t)
