@@ -85,17 +85,8 @@ func (s *session) viewRecovered(ctx context.Context, all []catalog.Recovered) (v
 	defer cancel()
 	now, err := s.global.Now(limited) // by which leases run
 	if err != nil {
-		return viewRecovered(all) // the work is done, and is told in any case
+		now = time.Now() // the work is done, and is told in any case
 	}
-	return viewRecoveredAt(all, now)
-}
-
-// viewRecovered shows it by this machine's clock.
-func viewRecovered(all []catalog.Recovered) (views []recoveredView, left int) {
-	return viewRecoveredAt(all, time.Now())
-}
-
-func viewRecoveredAt(all []catalog.Recovered, now time.Time) (views []recoveredView, left int) {
 	views = []recoveredView{}
 	for _, r := range all {
 		v := recoveredView{operationView: viewOperation(r.Operation, now), Outcome: r.Outcome.String()}
