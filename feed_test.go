@@ -176,13 +176,13 @@ func TestJoinedChanges(t *testing.T) {
 			f.put("tenants", ints(7, 0), shard)
 			f.put("tenants", ints(8, 0), shard)
 		}
-		f.moveShard("tenants", "s3", "/elsewhere")
+		f.moveShard("tenants", "s3", "/far")
 		poll()
 		for k := range int64(10) {
 			route, err := m.LookupIn(t.Context(), k, shardway.CacheOnly)
 			if k == 7 || k == 8 {
 				want(t, route, err, "s3")
-				if at := route.Shard.Location.Servers[0].Address; at != "/elsewhere" {
+				if at := route.Shard.Location.Servers[0].Address; at != "/far" {
 					t.Errorf("key %d is at %s", k, at)
 				}
 			} else if !errors.Is(err, shardway.ErrKeyNotMapped) {
