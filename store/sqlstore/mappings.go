@@ -121,8 +121,8 @@ func newSelection(q store.MappingQuery) (*selection, error) {
 		return nil, &shardway.ArgumentError{Argument: "map", Reason: "is missing"}
 	}
 	s := &selection{m: q.Map, ids: q.IDs}
-	if len(q.IDs) > 0 {
-		s.add(byIDs+`m.map_id = ?`, int64(q.Map.ID))
+	if len(q.IDs) > 0 || q.ShardID != 0 {
+		s.add(notByMap+`m.map_id = ?`, int64(q.Map.ID))
 	} else {
 		s.add(`m.map_id = ?`, int64(q.Map.ID))
 	}
@@ -141,10 +141,12 @@ func newSelection(q store.MappingQuery) (*selection, error) {
 	return s, nil
 }
 
-// byIDs stands before the map's column where mappings are found by their ids. It
-// takes that column from the planner: SQLite, which keeps no statistics, would
-// rather read through all the map, once for every thousand ids.
-const byIDs = `+`
+// notByMap stands before the map's column where mappings are found by their ids
+// or by their shard. It takes that column from the planner: SQLite, which keeps
+// no statistics, would rather read through all the map, once for every thousand
+// ids, and PostgreSQL, as long as it has none of a map that was just filled, all
+// of its index for every page of a shard.
+const notByMap = `+`
 
 // selection turns a query of visible mappings into conditions.
 func (r *reader) selection(ctx context.Context, q store.MappingQuery) (*selection, error) {

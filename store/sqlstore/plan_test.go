@@ -92,6 +92,8 @@ func TestLargeMapsAreNotReadThrough(t *testing.T) {
 	condition, more := g.b.d.Among(`m.mapping_id`, ids)
 	query, args := text(store.MappingQuery{Map: m, IDs: []shardway.MappingID{5}})
 	plan("read by ids", query+` AND `+condition, append(args, more...), "(mapping_id=?)")
+	query, args = text(store.MappingQuery{Map: m, ShardID: 2})
+	plan("of a shard", query+` ORDER BY m.low_key LIMIT 10`, args, "(shard_id=?)")
 	condition, more = g.b.d.Among(`mapping_id`, ids)
-	plan("marked by ids", `UPDATE {mappings} SET op_id = 1 WHERE `+byIDs+`map_id = 1 AND op_id = 0 AND `+condition, more, "(mapping_id=?)")
+	plan("marked by ids", `UPDATE {mappings} SET op_id = 1 WHERE `+notByMap+`map_id = 1 AND op_id = 0 AND `+condition, more, "(mapping_id=?)")
 }

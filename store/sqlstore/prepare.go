@@ -18,7 +18,7 @@ func (w *writer) prepare(ctx context.Context, o *store.Operation) error {
 		}
 	}
 	removed := ids(o.Removed())
-	marked, err := w.t.execAmong(ctx, `UPDATE {mappings} SET op_id = ? WHERE `+byIDs+`map_id = ? AND op_id = 0 AND `,
+	marked, err := w.t.execAmong(ctx, `UPDATE {mappings} SET op_id = ? WHERE `+notByMap+`map_id = ? AND op_id = 0 AND `,
 		[]any{int64(o.ID), int64(o.Map.ID)}, `mapping_id`, removed)
 	if err != nil {
 		return err
