@@ -140,7 +140,7 @@ func TestInTxLookups(t *testing.T) {
 	_ = opened(t, db, 7, "a").Close()
 	for attempts := range 3 {
 		before, calls := m.Map().Stats(), 0
-		err := db.InTx(t.Context(), 7, nil, func(context.Context, *sql.Tx) error {
+		err := db.WithRetry(quick).InTx(t.Context(), 7, nil, func(context.Context, *sql.Tx) error {
 			if calls++; calls <= attempts {
 				return driver.ErrBadConn
 			}
