@@ -91,7 +91,7 @@ func TestLateRecovery(t *testing.T) {
 // second stalls at its m-th. It reports whether there was one.
 func lateRecovery(t *testing.T, e engine, change func(world) catalog.Change, x expectation, n int32, kind fault, m int32) (stalled bool) {
 	t.Helper()
-	t.Run(fmt.Sprintf("dead after %d, %s %d", n, kind, m), func(t *testing.T) { //nolint:paralleltest // they share databases
+	t.Run(fmt.Sprintf("dead after %d, %s %d", n, kind, m), func(t *testing.T) {
 		r, w := e.world(t)
 		dead := &faults{rig: r, at: n, kind: killAfter}
 		if _, err := dead.client(catalog.Config{Who: "victim", Lease: time.Minute}).Do(t.Context(), change(w)); err == nil {
