@@ -65,7 +65,7 @@ func (r *recorded) Read(p []byte) (int, error) {
 
 // serve greets one client and returns what it sends in clear, and what through
 // encryption. Without a configuration the handshake is broken.
-func serve(conn net.Conn, encrypts bool, config *tls.Config) (clear, encrypted []byte) {
+func serve(conn net.Conn, encrypts bool, config *tls.Config) (plain, encrypted []byte) {
 	defer conn.Close()
 	var all bytes.Buffer
 	tee := &recorded{Conn: conn, to: &all}
@@ -116,7 +116,7 @@ func TestNoPlainTextAfterTLSFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			type heard struct{ clear, encrypted []byte }
+			type heard struct{ plain, encrypted []byte }
 			all := make(chan heard, 16)
 			go func() {
 				defer close(all)
@@ -125,8 +125,8 @@ func TestNoPlainTextAfterTLSFails(t *testing.T) {
 					if err != nil {
 						return
 					}
-					clear, encrypted := serve(conn, c.encrypts, c.config)
-					all <- heard{clear, encrypted}
+					plain, encrypted := serve(conn, c.encrypts, c.config)
+					all <- heard{plain, encrypted}
 				}
 			}()
 			connector := connectorFor(t, Engine{Options: c.options}, l.Addr().String(), "db-of-anna", shardway.Credentials{User: "anna-herself", Password: "s3cr3t"})
@@ -138,8 +138,8 @@ func TestNoPlainTextAfterTLSFails(t *testing.T) {
 			login := false
 			for h := range all {
 				for _, word := range []string{"anna-herself", "db-of-anna", "s3cr3t"} {
-					if bytes.Contains(h.clear, []byte(word)) {
-						t.Errorf("%q was sent in clear: %q", word, h.clear)
+					if bytes.Contains(h.plain, []byte(word)) {
+						t.Errorf("%q was sent in clear: %q", word, h.plain)
 					}
 				}
 				login = login || bytes.Contains(h.encrypted, []byte("anna-herself"))

@@ -76,21 +76,21 @@ func (a *authority) server(name string, end time.Time) *tls.Config {
 }
 
 // heard is what a server got to know, in clear and through encryption.
-type heard struct{ clear, encrypted []byte }
+type heard struct{ plain, encrypted []byte }
 
 // serve answers the request for encryption of one client, and hears the rest.
 func serve(conn net.Conn, reply string, config *tls.Config) (h heard) {
 	defer conn.Close()
-	var clear bytes.Buffer
-	tee := &recorded{Conn: conn, to: &clear}
+	var plain bytes.Buffer
+	tee := &recorded{Conn: conn, to: &plain}
 	request := make([]byte, 8)
 	if _, err := io.ReadFull(tee, request); err != nil || binary.BigEndian.Uint32(request[4:]) != 80877103 {
 		_, _ = tee.Read(make([]byte, 512)) // whatever it says without having asked
-		return heard{clear: clear.Bytes()}
+		return heard{plain: plain.Bytes()}
 	}
 	if _, err := conn.Write([]byte(reply)); err != nil || config == nil {
 		_, _ = io.Copy(io.Discard, tee)
-		return heard{clear: clear.Bytes()}
+		return heard{plain: plain.Bytes()}
 	}
 	encrypted := tls.Server(tee, config)
 	if encrypted.Handshake() == nil {
@@ -98,7 +98,7 @@ func serve(conn net.Conn, reply string, config *tls.Config) (h heard) {
 		n, _ := encrypted.Read(first)
 		h.encrypted = first[:n]
 	}
-	h.clear = clear.Bytes() // with encryption, what was sent through it
+	h.plain = plain.Bytes() // with encryption, what was sent through it
 	return h
 }
 
@@ -165,8 +165,8 @@ func TestNoPlainTextAfterTLSFails(t *testing.T) {
 			login := false
 			for h := range all {
 				for _, word := range []string{"anna-herself", "db-of-anna", "s3cr3t"} {
-					if bytes.Contains(h.clear, []byte(word)) {
-						t.Errorf("%q was sent in clear: %q", word, h.clear)
+					if bytes.Contains(h.plain, []byte(word)) {
+						t.Errorf("%q was sent in clear: %q", word, h.plain)
 					}
 				}
 				login = login || bytes.Contains(h.encrypted, []byte("anna-herself"))

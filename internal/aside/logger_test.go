@@ -45,7 +45,7 @@ func newHandler(does func(slog.Record) error) *handler {
 
 // OBS-05: a handler that panics or fails changes nothing for those who log, and
 // is told of once. It replaces the default logger, so it runs alone.
-func TestBroken(t *testing.T) {
+func TestBroken(t *testing.T) { //nolint:paralleltest // replaces the default logger
 	before := slog.Default()
 	defer slog.SetDefault(before)
 	for name, does := range map[string]func(slog.Record) error{
