@@ -13,8 +13,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// leaves returns the commands that do something.
+// leaves returns the commands that do something, but for the scripts of shells,
+// whose texts are cobra's.
 func leaves(c *cobra.Command) (all []*cobra.Command) {
+	if c.Name() == "completion" {
+		return nil
+	}
 	if !c.HasSubCommands() {
 		return []*cobra.Command{c}
 	}
