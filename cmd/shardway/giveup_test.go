@@ -22,13 +22,12 @@ func TestGiveUp(t *testing.T) {
 	}
 	s.unlock()
 	id := regexp.MustCompile(`[0-9a-f]{16}`).FindString(s.p.must("operations").out)
-	want := func(code int, text string, args ...string) result {
+	want := func(code int, text string, args ...string) {
 		t.Helper()
 		r := s.p.run(args...)
 		if r.code != code || !strings.Contains(r.out+r.errs, text) {
 			t.Errorf("shardway %s: exit code %d, want %d with %q\n%s%s", strings.Join(args, " "), r.code, code, text, r.out, r.errs)
 		}
-		return r
 	}
 	want(exitUnavailable, "opening local store of shard \"s2\"", "recovery", "give-up", id, "--yes")
 	s.proxy.Restore()
