@@ -16,8 +16,8 @@ import (
 // never import each other. See ARCHITECTURE.md. Tests may import anything.
 var floors = map[string]int{
 	"internal/dialect": 0, "internal/interval": 0, "internal/faultconn": 0, "internal/installed": 0, "topology": 0,
-	"internal/served": 0, "internal/aside": 0,
-	"selection": 1, "topology/probe": 1,
+	"internal/served": 0,
+	"selection":       1, "topology/probe": 1,
 	".": 2, "internal/predicate": 2,
 	"store":        3,
 	"retry":        3,

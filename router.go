@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/shardway/shardway/internal/aside"
 )
 
 // LoadPolicy says how a router comes to know a shard map.
@@ -79,7 +77,9 @@ func (c *Config) validate() error {
 	if c.LoadPolicy > Eager {
 		return &ArgumentError{Argument: "LoadPolicy", Value: fmt.Sprint(uint8(c.LoadPolicy)), Reason: "is neither Lazy nor Eager"}
 	}
-	c.Logger = aside.Logger(c.Logger)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
 	return nil
 }
 

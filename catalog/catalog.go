@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
-	"github.com/shardway/shardway/internal/aside"
 	"github.com/shardway/shardway/store"
 )
 
@@ -93,7 +92,9 @@ func New(global store.Global, locals Locals, cfg Config) (*Catalog, error) {
 	if cfg.Who == "" {
 		cfg.Who = defaultWho()
 	}
-	cfg.Logger = aside.Logger(cfg.Logger)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
 	owner := fmt.Sprintf("%s/%d/%04x", cfg.Who, os.Getpid(), store.NewID()&0xffff)
 	return &Catalog{global: global, locals: locals, cfg: cfg, owner: owner}, nil
 }

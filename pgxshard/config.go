@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/shardway/shardway"
-	"github.com/shardway/shardway/internal/aside"
 	"github.com/shardway/shardway/internal/replicaset"
 	"github.com/shardway/shardway/retry"
 	"github.com/shardway/shardway/selection"
@@ -143,7 +142,9 @@ func (c *Config) validate() error {
 	}
 	setInt(&c.MaxOpenPerShard, perShard)
 	setDuration(&c.MaxWait, 30*time.Second)
-	c.Logger = aside.Logger(c.Logger)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/shardway/shardway/internal/aside"
 	"github.com/shardway/shardway/topology"
 )
 
@@ -54,7 +53,9 @@ func (c *Config) validate() error {
 	if c.SelectionTimeout == 0 {
 		c.SelectionTimeout = DefaultSelectionTimeout
 	}
-	c.Logger = aside.Logger(c.Logger)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
-	"github.com/shardway/shardway/internal/aside"
 	"github.com/shardway/shardway/internal/dialect"
 	"github.com/shardway/shardway/selection"
 )
@@ -126,7 +125,9 @@ func (c *Config) validate() (map[string]engine, error) {
 	setDuration(&c.MaxIdleTime, 5*time.Minute)
 	setDuration(&c.MaxLifetime, 30*time.Minute)
 	setDuration(&c.MaxWait, 30*time.Second)
-	c.Logger = aside.Logger(c.Logger)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
 	return engines, nil
 }
 
