@@ -22,29 +22,37 @@ const (
 	maxReloadPause = 30 * time.Second
 )
 
-// load reads the whole map into the cache.
-func (m *Map) load(ctx context.Context) error {
+// load reads the whole map into the cache and returns its generation. The cache
+// may know of a newer one, by a key that was asked for meanwhile; of all other
+// keys it does not know what that brought.
+func (m *Map) load(ctx context.Context) (generation int64, err error) {
 	begun := time.Now()
-	defer func() { m.loadTook = time.Since(begun) }()
 	ok, err := m.cache.reload(func() (*snapshot, error) {
-		return loadSnapshot(ctx, m.router.src, m.described, m.router.cfg.StoreTimeout)
+		s, err := loadSnapshot(ctx, m.router.src, m.described, m.router.cfg.StoreTimeout)
+		if err == nil {
+			generation = s.generation
+		}
+		return s, err
 	})
+	took := time.Since(begun)
 	if err != nil {
-		return m.storeError(ctx, err)
+		m.loadTook = max(m.loadTook, took) // a store that fails at once is not quick
+		return 0, m.storeError(ctx, err)
 	}
+	m.loadTook = took
 	if !ok {
-		return fmt.Errorf("the store returned an older state than before: %w", ErrUnavailable)
+		return 0, fmt.Errorf("the store returned an older state than before: %w", ErrUnavailable)
 	}
-	return nil
+	return generation, nil
 }
 
-// follow keeps the loaded map up to date until the map is closed or gone.
-func (m *Map) follow() {
+// follow keeps the map up to date, as it was loaded at the generation since,
+// until it is closed or gone.
+func (m *Map) follow(since int64) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop = cancel
 	m.router.feeds.Go(func() {
 		defer cancel()
-		since := m.cache.snapshot.Load().generation
 		ticker := time.NewTicker(m.router.cfg.PollInterval)
 		defer ticker.Stop()
 		for {
@@ -88,10 +96,11 @@ func (m *Map) poll(ctx context.Context, since int64) (int64, error) {
 		return since, err
 	}
 	if !changes.Complete {
-		if err := m.reload(ctx); err != nil {
+		loaded, err := m.reload(ctx)
+		if err != nil {
 			return since, err
 		}
-		return m.cache.snapshot.Load().generation, nil
+		return loaded, nil
 	}
 	if changes.Generation <= since {
 		return since, nil
@@ -112,14 +121,14 @@ func (m *Map) poll(ctx context.Context, since int64) (int64, error) {
 	return changes.Generation, nil
 }
 
-// reload reads the whole map again, some time later.
-func (m *Map) reload(ctx context.Context) error {
+// reload is load some time later.
+func (m *Map) reload(ctx context.Context) (generation int64, err error) {
 	if longest := min(reloadPause*m.loadTook, maxReloadPause); longest > 0 {
 		pause := time.NewTimer(rand.N(longest))
 		defer pause.Stop()
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return 0, ctx.Err()
 		case <-pause.C:
 		}
 	}
@@ -128,23 +137,25 @@ func (m *Map) reload(ctx context.Context) error {
 
 // joined returns ranges in key order, those that overlap or touch made one: a
 // mapping that was replaced is listed twice, and is read once. Of the points of
-// a list map each is there once.
+// a list map each is there once. No more than maxReread ranges side by side
+// become one, so that the store can read it in its time.
 func joined(kind MapKind, ranges []Range) []Range {
 	ranges = slices.SortedFunc(slices.Values(ranges), func(a, b Range) int { return a.Low.Compare(b.Low) })
-	n := 0 // ranges[:n] is joined
+	n, parts := 0, 0 // ranges[:n] is joined, the last one of so many parts
 	for _, r := range ranges {
-		switch {
-		case n == 0:
-		case kind == ListMap && ranges[n-1].Low == r.Low:
-			continue
-		case kind == RangeMap && (ranges[n-1].Open() || ranges[n-1].High.Compare(r.Low) >= 0):
-			if last := &ranges[n-1]; !last.Open() && (r.Open() || last.High.Compare(r.High) < 0) {
-				last.High = r.High
+		if n > 0 {
+			last := &ranges[n-1]
+			if kind == ListMap && last.Low == r.Low || kind == RangeMap && last.Covers(r) {
+				continue
 			}
-			continue
+			if kind == RangeMap && last.High.Compare(r.Low) >= 0 && parts < maxReread {
+				last.High = r.High
+				parts++
+				continue
+			}
 		}
 		ranges[n] = r
-		n++
+		n, parts = n+1, 1
 	}
 	return ranges[:n]
 }

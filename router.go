@@ -16,8 +16,9 @@ const (
 	// Lazy reads the mapping of a key when the key is asked for.
 	Lazy LoadPolicy = 0
 	// Eager reads the whole map when it is opened and then follows its changes.
-	// A change of the whole map is taken in after a random pause of up to 20
-	// times as long as reading it took, at most 30 s, lest all routers read it
+	// A change of the whole map is taken in, and what else changes meanwhile
+	// with it, after a random pause of up to 20 times as long as reading the map
+	// took, or trying in vain since, and at most 30 s, lest all routers read it
 	// at once.
 	Eager LoadPolicy = 1
 )
@@ -175,8 +176,9 @@ func (r *Router) open(ctx context.Context, name string) (*Map, error) {
 		return nil, err
 	}
 	m = newMap(r, described)
+	var loaded int64 // generation
 	if r.cfg.LoadPolicy == Eager {
-		if err := m.load(ctx); err != nil {
+		if loaded, err = m.load(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -187,7 +189,7 @@ func (r *Router) open(ctx context.Context, name string) (*Map, error) {
 	}
 	r.maps[name] = m
 	if r.cfg.LoadPolicy == Eager {
-		m.follow()
+		m.follow(loaded)
 	}
 	return m, nil
 }
