@@ -73,17 +73,15 @@ func (r *Recovery) Attach(ctx context.Context, a Attach) (catalog.Result, error)
 		return result, nil
 	}
 	result, err := r.catalog.Preview(ctx, ch)
-	old := errors.Is(err, shardway.ErrStoreVersion) // and readable, or there would be no maps
-	if old || foreign && errors.Is(err, shardway.ErrForeignStore) {
+	// Too old to be changed, and readable, or there would be no maps.
+	if errors.Is(err, shardway.ErrStoreVersion) || foreign && errors.Is(err, shardway.ErrForeignStore) {
 		result, err = attached(ch), nil
 	}
 	if err != nil || a.DryRun {
 		return result, err
 	}
-	if old {
-		if err := r.upgrade(ctx, l); err != nil {
-			return wrap(err)
-		}
+	if err := r.upgrade(ctx, l); err != nil {
+		return wrap(err)
 	}
 	if foreign {
 		if err := r.catalog.Adopt(ctx, l, owner); err != nil {
@@ -107,9 +105,17 @@ func (r *Recovery) upgrade(ctx context.Context, l shardway.Location) error {
 	if err != nil {
 		return err
 	}
+	d, err := local.Describe(ctx)
+	if err != nil {
+		return err
+	}
+	tooOld := d.Version.CheckWrite("local")
+	if tooOld == nil {
+		return nil
+	}
 	u, ok := local.(store.Upgrader)
 	if !ok {
-		return fmt.Errorf("a local store of this engine has no upgrade: %w", shardway.ErrStoreVersion)
+		return fmt.Errorf("a local store of this engine has no upgrade: %w", tooOld)
 	}
 	_, _, err = u.Upgrade(ctx)
 	return err

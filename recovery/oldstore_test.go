@@ -187,6 +187,25 @@ func TestGeoFailoverOldStore(t *testing.T) {
 			}
 			o.bringIn(want)
 		})
+		t.Run("too old to be changed, and of another global store", func(t *testing.T) {
+			t.Parallel()
+			o := newOld(t, e)
+			want := o.published()
+			o.exec(t, o.west, fmt.Sprintf("UPDATE {local_store} SET minor = %d, store_id = 'another'", store.Writable.Minor-1))
+			tooOld := o.version()
+			o.detach()
+			a := recovery.Attach{Map: o.m.Name, Location: at("west"), Adopt: "another", DryRun: true}
+			for _, v := range []store.Version{tooOld, store.Current} {
+				if _, err := o.r.Attach(t.Context(), a); err != nil {
+					t.Fatalf("dry run %t: %v", a.DryRun, err)
+				}
+				if got := o.version(); got != v {
+					t.Errorf("dry run %t left version %s, want %s", a.DryRun, got, v)
+				}
+				a.DryRun = false
+			}
+			o.bringIn(want)
+		})
 		t.Run("another major version", func(t *testing.T) {
 			t.Parallel()
 			o := newOld(t, e)
