@@ -87,7 +87,7 @@ func decide(ctx context.Context, db *mongo.Database, rows []Row, d StoreDocument
 			continue
 		}
 		for _, mark := range rows[i].Removed {
-			alive, err := alive(ctx, db, mark, d.Forgotten)
+			alive, err := alive(ctx, db, mark, d)
 			if err != nil || alive {
 				return answer(&rows[i], true), err
 			}
@@ -107,17 +107,20 @@ func answer(r *Row, leaving bool) Answer {
 
 // alive reports whether an attempt that is not the last commit may still become
 // one. What it says of one that is, or was, a commit means nothing. Nobody can
-// commit for an operation that is forgotten.
-func alive(ctx context.Context, db *mongo.Database, mark string, forgotten int64) (bool, error) {
+// commit for an operation that is forgotten, or has ended.
+func alive(ctx context.Context, db *mongo.Database, mark string, d StoreDocument) (bool, error) {
 	op, want, ok := ParseAttempt(mark)
 	if !ok {
 		return false, nil
 	}
-	var d OperationDocument
-	err := db.Collection(Operations).FindOne(ctx, bson.D{{Key: "_id", Value: op}}).Decode(&d)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		seq, known := seqOf(mark)
-		return !known || seq > forgotten, nil
+	seq, dated := seqOf(mark)
+	if dated && seq <= d.Ended {
+		return false, nil
 	}
-	return err == nil && want > d.State, err
+	var known OperationDocument
+	err := db.Collection(Operations).FindOne(ctx, bson.D{{Key: "_id", Value: op}}).Decode(&known)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return !dated || seq > d.Forgotten, nil
+	}
+	return err == nil && want > known.State, err
 }

@@ -105,3 +105,38 @@ func TestForgottenMark(t *testing.T) {
 		s.holds("with the mark", l, s.have...)
 	})
 }
+
+// So it is with the mark of one who died while taking back an operation that
+// was applied, and then given up: it stays applied here.
+func TestForgottenMarkOfUndoing(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d deployment) {
+		s := newScene(t, d)
+		l := s.program()
+		added := s.mapping(40, 50)
+		op := s.operation(store.Step{Add: []shardway.Mapping{added}})
+		s.step(l, op, store.StepApplied)
+		op.Epoch, op.Want = 2, store.StepUndone
+		dead := &attempt{Local: s.program(), s: op, id: mongomap.NewAttempt(int64(op.Operation), op.Seq, int32(op.Want))}
+		before, err := dead.settled(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ready, err := dead.prepare(t.Context(), before.Last.Attempt); ready || err != nil {
+			t.Fatalf("prepare = %v, %v", ready, err)
+		}
+		ended := s.operation(store.Step{})
+		for _, want := range []bool{true, false} {
+			if !want {
+				ended.Horizon = ended.Seq
+			}
+			s.step(l, ended, store.StepApplied)
+			a, err := mongomap.Ask(t.Context(), l.db, added.ID)
+			if err != nil || !a.Owned || a.Leaving != want {
+				t.Errorf("Ask = %+v, %v, want owned and leaving: %t", a, err, want)
+			}
+			ended = s.operation(store.Step{})
+		}
+		s.holds("with the mark", l, append(s.have, added)...)
+	})
+}
