@@ -123,8 +123,8 @@ func (k placed[P]) serves(r *shardway.Route) bool {
 // change changes what is placed for the shard of a route, and retires what no
 // shard needs any more.
 func (pl *Places[P]) change(r *shardway.Route, f func(k *placed[P]) error) error {
-	var unused []*P
-	defer func() { pl.retire(unused) }() // after unlocking: it may talk to servers
+	var unused map[Key]*P
+	defer func() { pl.retire(unused) }() // after unlocking: it may talk to servers, and a log to the places
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	if pl.closed {
@@ -189,21 +189,21 @@ func (pl *Places[P]) shards() map[Key]string {
 
 // unused takes out the pools of databases where no shard is any more. pl.mu is
 // held.
-func (pl *Places[P]) unused() (pools []*P) {
-	used := pl.shards()
+func (pl *Places[P]) unused() map[Key]*P {
+	used, pools := pl.shards(), map[Key]*P{}
 	for key, o := range pl.pools {
 		if _, ok := used[key]; !ok {
 			delete(pl.pools, key)
-			pools = append(pools, o.pool)
-			pl.cfg.Logger.Info("closing the pool of a database that no shard uses any more", "engine", key.Engine, "server", key.Address, "database", key.Database)
+			pools[key] = o.pool
 		}
 	}
 	return pools
 }
 
-func (pl *Places[P]) retire(pools []*P) {
-	for _, p := range pools {
+func (pl *Places[P]) retire(unused map[Key]*P) {
+	for key, p := range unused {
 		pl.cfg.Retire(p)
+		pl.cfg.Logger.Info("closed the pool of a database that no shard uses any more", "engine", key.Engine, "server", key.Address, "database", key.Database)
 	}
 }
 
@@ -229,12 +229,11 @@ func (pl *Places[P]) Close() {
 		}
 	}
 	pl.placed.Store(&map[shardway.ShardID]placed[P]{})
-	var pools []*P
-	for _, o := range pl.pools {
-		pools = append(pools, o.pool)
-	}
-	clear(pl.pools)
+	pools := pl.pools
+	pl.pools = nil // nothing is placed any more
 	pl.mu.Unlock()
-	pl.retire(pools)
+	for _, o := range pools {
+		pl.cfg.Retire(o.pool)
+	}
 	pl.watching.Wait()
 }

@@ -139,6 +139,42 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// asking is a log handler that uses the places that log through it.
+type asking struct {
+	slog.Handler
+
+	asks func()
+}
+
+func (asking) Enabled(context.Context, slog.Level) bool { return true }
+
+func (a asking) Handle(context.Context, slog.Record) error {
+	a.asks()
+	return nil
+}
+
+// A log handler may look at the places, or write to a database by them: nothing
+// is locked meanwhile, else this waits for ever.
+func TestPool_log(t *testing.T) {
+	t.Parallel()
+	var pl *replicaset.Places[sessions]
+	asked := 0
+	pl = replicaset.NewPlaces(replicaset.PlacesConfig[sessions]{
+		Open:   func(k replicaset.Key) (*sessions, error) { return &sessions{key: k}, nil },
+		Retire: func(p *sessions) { p.retired.Add(1) },
+		Logger: slog.New(asking{slog.DiscardHandler, func() { pl.Each(func(string, *sessions) { asked++ }) }}),
+	})
+	defer pl.Close()
+	for i, address := range []string{"a:1", "b:1"} {
+		if _, err := pl.Pool(at(1, int64(i+1), int64(i+1), address)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the log saw %d pools, want the one that is left", asked)
+	}
+}
+
 // Work goes to the next pool when its own was retired, and not for ever.
 func TestOnPool(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,7 @@ func (a *Attempt) avoided() []string {
 	return append(a.Unit.servers(), a.failed...)
 }
 
-// MovedBefore adds to the last error of a unit of work that the session of an
+// MovedBefore adds to an error of a unit of work that the session of an
 // earlier attempt was ended by a change of the mapping, when the mapping is away.
 func MovedBefore(err error) error {
 	var lookup *shardway.LookupError
