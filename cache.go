@@ -182,11 +182,12 @@ func (s *snapshot) replaced(within Range, mappings []Mapping, state MapState) *s
 	return next
 }
 
-// refresh takes in what the store says about the shards of the map.
+// refresh takes in what the store says about the shards of the map. Routes have
+// its generation then, so that who has two of them can tell the newer one.
 func (c *cache) refresh(state MapState) {
 	c.write(func(s *snapshot) *snapshot {
-		next := *s
+		next := s.at(state.Generation, false)
 		next.shards = s.shards.refresh(state.Shards, state.Generation)
-		return &next
+		return next
 	})
 }

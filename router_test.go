@@ -440,6 +440,9 @@ func TestShards(t *testing.T) {
 	if got := route.Shard.Location.Servers[0].Address; got != "/elsewhere" {
 		t.Errorf("the cached mapping leads to %s", got)
 	}
+	if got, stored := route.Generation, f.maps["customers"].described.Generation; got != stored {
+		t.Errorf("the route is of generation %d, its shard of %d: of two routes nobody could tell the newer one", got, stored)
+	}
 	f.set(func(f *fakeSource) { f.maps["customers"].shards = f.maps["customers"].shards[:2] })
 	shards, err := m.Map().Shards(ctx)
 	if err != nil || len(shards) != 2 {
