@@ -26,16 +26,16 @@ func newPlaces(cfg *Config) *replicaset.Places[pool] {
 	})
 }
 
-func (d *databases) open(key replicaset.Key) (*pool, error) {
-	if err := checkEngine(key.Engine); err != nil {
+func (d *databases) open(at replicaset.Place) (*pool, error) {
+	if err := checkEngine(at.Engine); err != nil {
 		return nil, err
 	}
-	h := d.hosts[key.Address]
+	h := d.hosts[at.Address]
 	if h == nil {
 		h = newHost(d.cfg.MaxOpenPerServer)
-		d.hosts[key.Address] = h
+		d.hosts[at.Address] = h
 	}
-	p, err := newPool(d.cfg, h, key.Address, key.Database)
+	p, err := newPool(d.cfg, h, at.Address, at.Database)
 	if err != nil {
 		return nil, fmt.Errorf("opening a pool: %w", err)
 	}

@@ -15,11 +15,11 @@ import (
 type databases struct {
 	cfg     *Config
 	engines map[string]engine
-	hosts   map[replicaset.Key]*host // their key has no database
+	hosts   map[replicaset.Place]*host // their place has no database
 }
 
 func newPlaces(cfg *Config, engines map[string]engine) *replicaset.Places[pool] {
-	d := &databases{cfg: cfg, engines: engines, hosts: map[replicaset.Key]*host{}}
+	d := &databases{cfg: cfg, engines: engines, hosts: map[replicaset.Place]*host{}}
 	return replicaset.NewPlaces(replicaset.PlacesConfig[pool]{
 		Open: d.open, Prober: d.prober, Answered: d.answered,
 		Suspect: (*pool).suspect, Demoted: (*pool).dropSuspect, Retire: (*pool).retire,
@@ -39,18 +39,18 @@ func (d *databases) engine(name string) (engine, error) {
 	return e, nil
 }
 
-func (d *databases) open(key replicaset.Key) (*pool, error) {
-	e, err := d.engine(key.Engine)
+func (d *databases) open(at replicaset.Place) (*pool, error) {
+	e, err := d.engine(at.Engine)
 	if err != nil {
 		return nil, err
 	}
-	server := replicaset.Key{Engine: key.Engine, Address: key.Address}
+	server := replicaset.Place{Engine: at.Engine, Address: at.Address}
 	h := d.hosts[server]
 	if h == nil {
 		h = &host{limit: d.cfg.MaxOpenPerServer}
 		d.hosts[server] = h
 	}
-	p, err := newPool(d.cfg, e, h, key.Address, key.Database)
+	p, err := newPool(d.cfg, e, h, at.Address, at.Database)
 	if err != nil {
 		return nil, fmt.Errorf("opening a pool: %w", err)
 	}

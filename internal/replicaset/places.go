@@ -12,12 +12,12 @@ import (
 	"github.com/shardway/shardway/topology"
 )
 
-// Key is what makes two databases two: everything that leads to another one.
+// Place is what makes two databases two: everything that leads to another one.
 // Credentials are the same for all pools of an adapter.
-type Key struct{ Engine, Address, Database string }
+type Place struct{ Engine, Address, Database string }
 
-func keyOf(l shardway.Location, server int) Key {
-	return Key{l.Engine, l.Servers[server].Address, l.Database}
+func placeOf(l shardway.Location, server int) Place {
+	return Place{l.Engine, l.Servers[server].Address, l.Database}
 }
 
 // PlacesConfig says what pools of sessions are to an adapter. All functions but
@@ -25,7 +25,7 @@ func keyOf(l shardway.Location, server int) Key {
 type PlacesConfig[P any] struct {
 	// Open opens a pool and Prober a prober of the servers of a location. Neither
 	// does I/O; they are called one at a time.
-	Open   func(Key) (*P, error)
+	Open   func(Place) (*P, error)
 	Prober func(shardway.Location) (topology.Prober, error)
 	// Suspect has the sessions opened so far closed, at the latest when they are
 	// about to be used or given back. Demoted, which may be nil, closes those
@@ -53,7 +53,7 @@ type Places[P any] struct {
 	watching sync.WaitGroup // the goroutines of sets
 
 	mu     sync.Mutex // guards the fields below and serialises changes of placed
-	pools  map[Key]*opened[P]
+	pools  map[Place]*opened[P]
 	closed bool
 }
 
@@ -73,7 +73,7 @@ type opened[P any] struct {
 
 // NewPlaces returns places without any shard.
 func NewPlaces[P any](cfg PlacesConfig[P]) *Places[P] {
-	pl := &Places[P]{cfg: cfg, pools: map[Key]*opened[P]{}}
+	pl := &Places[P]{cfg: cfg, pools: map[Place]*opened[P]{}}
 	pl.placed.Store(&map[shardway.ShardID]placed[P]{})
 	return pl
 }
@@ -85,7 +85,7 @@ func (pl *Places[P]) Pool(r *shardway.Route) (p *P, err error) {
 	}
 	err = pl.change(r, func(k *placed[P]) error {
 		if k.pool == nil {
-			o, err := pl.open(keyOf(k.shard.Location, 0))
+			o, err := pl.open(placeOf(k.shard.Location, 0))
 			if err != nil {
 				return err
 			}
@@ -123,7 +123,7 @@ func (k placed[P]) serves(r *shardway.Route) bool {
 // change changes what is placed for the shard of a route, and retires what no
 // shard needs any more.
 func (pl *Places[P]) change(r *shardway.Route, f func(k *placed[P]) error) error {
-	var unused map[Key]*P
+	var unused map[Place]*P
 	defer func() { pl.retire(unused) }() // after unlocking: it may talk to servers, and a log to the places
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
@@ -162,26 +162,26 @@ func sameLocation(a, b shardway.Location) bool {
 	})
 }
 
-// open returns the pool of a key. pl.mu is held.
-func (pl *Places[P]) open(key Key) (*opened[P], error) {
-	if o := pl.pools[key]; o != nil {
+// open returns the pool of a place. pl.mu is held.
+func (pl *Places[P]) open(at Place) (*opened[P], error) {
+	if o := pl.pools[at]; o != nil {
 		return o, nil
 	}
-	p, err := pl.cfg.Open(key)
+	p, err := pl.cfg.Open(at)
 	if err != nil {
 		return nil, err
 	}
 	o := &opened[P]{pool: p}
-	pl.pools[key] = o
+	pl.pools[at] = o
 	return o, nil
 }
 
-// shards are the names of the shards by each key that leads to one. pl.mu is held.
-func (pl *Places[P]) shards() map[Key]string {
-	names := map[Key]string{}
+// shards are the names of the shards by each place that leads to one. pl.mu is held.
+func (pl *Places[P]) shards() map[Place]string {
+	names := map[Place]string{}
 	for _, k := range *pl.placed.Load() {
 		for i := range k.shard.Location.Servers {
-			names[keyOf(k.shard.Location, i)] = k.shard.Name
+			names[placeOf(k.shard.Location, i)] = k.shard.Name
 		}
 	}
 	return names
@@ -189,21 +189,21 @@ func (pl *Places[P]) shards() map[Key]string {
 
 // unused takes out the pools of databases where no shard is any more. pl.mu is
 // held.
-func (pl *Places[P]) unused() map[Key]*P {
-	used, pools := pl.shards(), map[Key]*P{}
-	for key, o := range pl.pools {
-		if _, ok := used[key]; !ok {
-			delete(pl.pools, key)
-			pools[key] = o.pool
+func (pl *Places[P]) unused() map[Place]*P {
+	used, pools := pl.shards(), map[Place]*P{}
+	for at, o := range pl.pools {
+		if _, ok := used[at]; !ok {
+			delete(pl.pools, at)
+			pools[at] = o.pool
 		}
 	}
 	return pools
 }
 
-func (pl *Places[P]) retire(unused map[Key]*P) {
-	for key, p := range unused {
+func (pl *Places[P]) retire(unused map[Place]*P) {
+	for at, p := range unused {
 		pl.cfg.Retire(p)
-		pl.cfg.Logger.Info("closed the pool of a database that no shard uses any more", "engine", key.Engine, "server", key.Address, "database", key.Database)
+		pl.cfg.Logger.Info("closed the pool of a database that no shard uses any more", "engine", at.Engine, "server", at.Address, "database", at.Database)
 	}
 }
 
@@ -213,8 +213,8 @@ func (pl *Places[P]) Each(f func(shard string, p *P)) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	names := pl.shards()
-	for key, o := range pl.pools {
-		f(names[key], o.pool)
+	for at, o := range pl.pools {
+		f(names[at], o.pool)
 	}
 }
 

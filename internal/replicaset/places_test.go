@@ -20,7 +20,7 @@ import (
 
 // sessions is a pool that keeps books of what happens to it.
 type sessions struct {
-	key                       replicaset.Key
+	place                     replicaset.Place
 	suspect, dropped, retired atomic.Int32
 }
 
@@ -51,11 +51,11 @@ func newShop(idle time.Duration) *shop {
 
 var errAnswered = errors.New("said the server")
 
-func (s *shop) open(k replicaset.Key) (*sessions, error) {
+func (s *shop) open(at replicaset.Place) (*sessions, error) {
 	if s.fails != nil {
 		return nil, s.fails
 	}
-	p := &sessions{key: k}
+	p := &sessions{place: at}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opened = append(s.opened, p)
@@ -113,8 +113,8 @@ func TestPool(t *testing.T) {
 		t.Errorf("%d pools for one database", len(s.pools()))
 	}
 	moved := get(at(1, 2, 5, "b:1"))
-	if moved.key.Address != "b:1" || old.retired.Load() != 0 {
-		t.Errorf("a pool to %s; the one that another shard needs was retired: %d", moved.key.Address, old.retired.Load())
+	if moved.place.Address != "b:1" || old.retired.Load() != 0 {
+		t.Errorf("a pool to %s; the one that another shard needs was retired: %d", moved.place.Address, old.retired.Load())
 	}
 	if get(at(1, 1, 4, "a:1")) != moved {
 		t.Error("a route of an older generation leads back")
@@ -124,7 +124,7 @@ func TestPool(t *testing.T) {
 		t.Errorf("the pool that nobody needs was retired %d times, %d were opened", old.retired.Load(), len(s.pools()))
 	}
 	var shards []string
-	s.Each(func(shard string, p *sessions) { shards = append(shards, shard+" on "+p.key.Address) })
+	s.Each(func(shard string, p *sessions) { shards = append(shards, shard+" on "+p.place.Address) })
 	if len(shards) != 1 || shards[0] != "s1 on b:1" && shards[0] != "s2 on b:1" {
 		t.Errorf("pools %v", shards)
 	}
@@ -160,7 +160,7 @@ func TestPool_log(t *testing.T) {
 	var pl *replicaset.Places[sessions]
 	asked := 0
 	pl = replicaset.NewPlaces(replicaset.PlacesConfig[sessions]{
-		Open:   func(k replicaset.Key) (*sessions, error) { return &sessions{key: k}, nil },
+		Open:   func(at replicaset.Place) (*sessions, error) { return &sessions{place: at}, nil },
 		Retire: func(p *sessions) { p.retired.Add(1) },
 		Logger: slog.New(asking{slog.DiscardHandler, func() { pl.Each(func(string, *sessions) { asked++ }) }}),
 	})

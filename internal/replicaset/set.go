@@ -172,7 +172,7 @@ func (s *Set[P]) open(position int) (*opened[P], error) {
 	if s.ended.Load() {
 		return nil, ErrRetired
 	}
-	o, err := pl.open(keyOf(s.location, position))
+	o, err := pl.open(placeOf(s.location, position))
 	if err == nil {
 		s.pools[position].Store(o)
 	}
