@@ -81,7 +81,7 @@ var verdicts = []verdict{
 	{errWarnings, exitOther, ""},
 	{errGrave, exitUsage, ""},
 	{shardway.ErrInUse, exitConflict, ""},
-	{shardway.ErrNoStore, exitUnavailable, "shardway init creates the global store, shardway shard add a local one"},
+	{shardway.ErrNoStore, exitUnavailable, "shardway init creates the global store, shardway shard add that of a new shard; shardway doctor says how a lost one comes back"},
 	{shardway.ErrInvalid, exitUsage, ""},
 	{shardway.ErrKeyRequired, exitUsage, ""},
 	{shardway.ErrWrongType, exitUsage, ""},

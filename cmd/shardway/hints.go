@@ -43,16 +43,41 @@ func (k *pick) offlineFirst(m shardway.ShardMap, err error, with string) error {
 	return &hinted{err: err, hint: "shardway mapping offline " + k.named() + " --map " + word(m.Name) + " takes it offline" + with}
 }
 
-// forced tells that --force detaches a shard although its mappings are in use.
-func forced(err error, m, shard string) error {
+// forced tells that --force detaches a shard although its mappings are in use,
+// and --gone one whose database is lost.
+func forced(err error, m, shard string, gone bool) error {
 	look := "shardway mapping list --shard " + word(shard) + " --map " + word(m)
 	switch {
 	case errors.Is(err, shardway.ErrMappingOnline):
 		return &hinted{err: err, hint: "--force detaches it with its online mappings; " + look + " --status online shows them"}
 	case errors.Is(err, shardway.ErrMappingLocked):
 		return &hinted{err: err, hint: "--force detaches it with its locked mappings; " + look + " shows them"}
+	case errors.Is(err, shardway.ErrUnavailable) && !errors.Is(err, shardway.ErrPending) && !gone:
+		return &hinted{err: err, hint: "--gone detaches it without its database, when that is lost for good"}
 	}
 	return err
+}
+
+// adopting tells what attach needs after the loss of the global store.
+func adopting(err error, restore bool) error {
+	switch {
+	case errors.Is(err, shardway.ErrForeignStore):
+		return &hinted{err: err, hint: "--adopt with this id takes it over, when that global store is lost for good; --restore-map too while the map is not here"}
+	case errors.Is(err, shardway.ErrMapNotFound) && !restore:
+		return &hinted{err: err, hint: "--restore-map brings the map back under its old id; shardway map list shows those that are here"}
+	}
+	return err
+}
+
+// replacing tells that --server names all servers of a shard, not one more,
+// unless there is something more important to do.
+func replacing(err error) error {
+	var told *hinted
+	missed := errors.Is(err, shardway.ErrUnavailable) || errors.Is(err, shardway.ErrNoStore)
+	if !missed || errors.As(err, &told) {
+		return err
+	}
+	return &hinted{err: err, hint: "--server replaces the list of servers: name all of them, the primary too"}
 }
 
 // stateError is a refusal because of what the store holds: another command,

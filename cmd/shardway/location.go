@@ -12,8 +12,8 @@ mysql://db1:3306/tenants, sqlserver://db1:1433?database=tenants, sqlite:tenants.
 mongodb://db1:27017,db2:27017/tenants.
 User and password are settings (shard-user, SHARDWAY_SHARD_PASSWORD), never part of the
 map; driver options are settings too (postgres-options and the like). Several locations
-are several servers of the same database. --server adds a server, or tags to one that
-is there: --server db2:5432,zone=eu-1a,disk=ssd`
+are several servers of the same database. --server adds a server to those of the
+command line, or tags to one of them: --server db2:5432,zone=eu-1a,disk=ssd`
 
 // parseLocation reads the location of a shard from DSNs of the same database
 // and from texts like host:port,tag=value.

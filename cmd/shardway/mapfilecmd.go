@@ -191,12 +191,16 @@ func diffCommand(a *app) *cobra.Command {
 	var locks bool
 	c := &cobra.Command{
 		Use: "diff A B", Short: "Compare shard maps: files, or the store under the name live", Args: arguments("A", "B"),
-		Long:    "The exit code is 0 when both are equal and 1 when they differ. Lines that begin with - are in A\nalone, those with + in B alone. Who has locked a mapping is compared with --locks alone.",
+		Long:    "The exit code is 0 when both are equal and 1 when they differ. Lines that begin with - are in A\nalone, those with + in B alone. Who has locked a mapping is compared with --locks alone.\n--map, given as a flag, leaves other maps out.",
 		Example: example("shardway diff maps.json live", "shardway diff yesterday.json today.json --map customers"),
 	}
 	mapFlag(c)
 	c.Flags().BoolVar(&locks, "locks", false, "compare locks too")
 	return a.does(c, func(ctx context.Context, args []string) error {
+		only := "" // never a setting: "equal" would be said of maps that nobody has compared
+		if c.Flags().Changed("map") {
+			only = a.set.text("map")
+		}
 		var sides [2]mapfile.File
 		for i, name := range args {
 			f, err := a.side(ctx, name)
@@ -206,12 +210,12 @@ func diffCommand(a *app) *cobra.Command {
 			if !locks {
 				f = f.WithoutLocks()
 			}
-			if only := a.set.text("map"); only != "" {
+			if only != "" {
 				f.Maps = slices.DeleteFunc(f.Maps, func(m mapfile.Map) bool { return m.Name != only })
 			}
 			sides[i] = f
 		}
-		if only := a.set.text("map"); only != "" && len(sides[0].Maps)+len(sides[1].Maps) == 0 {
+		if only != "" && len(sides[0].Maps)+len(sides[1].Maps) == 0 {
 			return &shardway.LookupError{Map: only, Err: shardway.ErrMapNotFound}
 		}
 		return a.differ(args, mapfile.Diff(sides[0], sides[1]))

@@ -59,3 +59,18 @@ func TestLockByStoreTime(t *testing.T) {
 		}
 	}
 }
+
+// TestOneLine: errors that were joined stay apart in the cell of a table.
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                    "",
+		" one \t two ":                        "one two",
+		"db1: refused\ndb2 is secondary\n":    "db1: refused; db2 is secondary",
+		"no server:\n  db1,\r\n\n  db2\nnone": "no server: db1, db2; none",
+	} {
+		if got := oneLine(text); got != want {
+			t.Errorf("oneLine(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

@@ -107,8 +107,24 @@ func printable(text string) string {
 	return b.String()
 }
 
-// oneLine is text for a cell of a table.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// oneLine is text for a cell of a table. Lines of an error are facts of their own.
+func oneLine(text string) string {
+	var one string
+	for line := range strings.Lines(text) {
+		line = strings.Join(strings.Fields(line), " ")
+		switch {
+		case line == "":
+			continue
+		case one == "":
+		case strings.ContainsRune(":;,.", rune(one[len(one)-1])):
+			one += " "
+		default:
+			one += "; "
+		}
+		one += line
+	}
+	return one
+}
 
 // instant is a time for people and programs: UTC, to the second; empty for none.
 func instant(t time.Time) string {

@@ -146,13 +146,21 @@ func mayBeEmpty(flag string) bool {
 	return slices.ContainsFunc(allSettings, func(s setting) bool { return s.name == flag && !s.local })
 }
 
-// checkFlags refuses flags that were given and are empty.
+// checkFlags refuses flags that were given and are empty, and those that have
+// taken the next flag for their value.
 func checkFlags(flags *pflag.FlagSet) error {
 	var empty []string
+	var swallowed error
 	flags.Visit(func(f *pflag.Flag) {
 		given := []string{f.Value.String()}
 		if several, ok := f.Value.(pflag.SliceValue); ok {
 			given = several.GetSlice()
+		}
+		for _, value := range given {
+			name, long := strings.CutPrefix(value, "--")
+			if name, _, _ = strings.Cut(name, "="); long && flags.Lookup(name) != nil {
+				swallowed = usagef("--%s has no value: --%s follows", f.Name, name)
+			}
 		}
 		if slices.Contains(given, "") && !mayBeEmpty(f.Name) {
 			empty = append(empty, "--"+f.Name)
@@ -160,7 +168,7 @@ func checkFlags(flags *pflag.FlagSet) error {
 	})
 	switch len(empty) {
 	case 0:
-		return nil
+		return swallowed
 	case 1:
 		return usagef("%s is empty", empty[0])
 	}

@@ -46,7 +46,7 @@ func shardAttach(a *app) *cobra.Command {
 		defer end()
 		result, err := r.Attach(ctx, at)
 		if err != nil {
-			return fate(result, err)
+			return fate(result, adopting(err, at.RestoreMap))
 		}
 		return s.changed(ctx, f, result)
 	})
@@ -144,7 +144,7 @@ func (s *session) detach(ctx context.Context, f changeFlags, all []recovery.Deta
 		d.DryRun = true
 		result, err := r.Detach(ctx, d)
 		if err != nil && !(d.Gone && errors.Is(err, shardway.ErrPending)) { // which is ended only when it is meant
-			return forced(err, s.mapName(ctx, d.Shard.MapID), d.Shard.Name)
+			return forced(err, s.mapName(ctx, d.Shard.MapID), d.Shard.Name, d.Gone)
 		}
 		results = append(results, result)
 	}

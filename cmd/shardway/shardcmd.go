@@ -135,7 +135,7 @@ func shardUpdate(a *app) *cobra.Command {
 	var drain drainFlag
 	c := &cobra.Command{
 		Use: "update NAME --map MAP", Short: "Change a shard's name, location, servers, tags or status in place",
-		Long: "The new location must hold the same shard: its local map is checked. When it is a copy, the old\ndatabase loses the shard's mappings in the same change; --old-gone says that it is not there any more.\n--server alone replaces the list of servers and keeps engine and database.\n\n" + locationHelp,
+		Long: "The new location must hold the same shard: its local map is checked. When it is a copy, the old\ndatabase loses the shard's mappings in the same change; --old-gone says that it is not there any more.\n--server without --location replaces the list of servers, so name all of them; engine and database stay.\n\n" + locationHelp,
 		Args: arguments("NAME"),
 		Example: example("shardway shard update s1 --name north --map customers",
 			"shardway shard update s1 --location postgres://newhost:5432/tenants --map customers",
@@ -190,7 +190,11 @@ func shardUpdate(a *app) *cobra.Command {
 				return fmt.Errorf("updating shard %q of shard map %q: %w", sh.Name, m.Name, err)
 			}
 		}
-		return s.change(ctx, f, ch)
+		err = s.change(ctx, f, ch)
+		if len(servers) > 0 && len(locations) == 0 {
+			err = replacing(err)
+		}
+		return err
 	})
 }
 
