@@ -140,10 +140,26 @@ func arguments(names ...string) cobra.PositionalArgs {
 // the shell that is not set.
 func mayBeEmpty(flag string) bool {
 	switch flag {
-	case "key", "left", "right", "at", "low", "high", "reason", "token", "right-token", "tags":
+	case "reason", "token", "right-token", "tags":
 		return true
 	}
-	return slices.ContainsFunc(allSettings, func(s setting) bool { return s.name == flag && !s.local })
+	return isKey(flag) || slices.ContainsFunc(allSettings, func(s setting) bool { return s.name == flag && !s.local })
+}
+
+// isKey reports whether the value of a flag is a key, which may be any text.
+func isKey(flag string) bool {
+	return slices.Contains([]string{"key", "left", "right", "at", "low", "high"}, flag)
+}
+
+// flagIn returns the name of the flag that stands among values, empty for none.
+func flagIn(flags *pflag.FlagSet, values []string) string {
+	for _, v := range values {
+		name, long := strings.CutPrefix(v, "--")
+		if name, _, _ = strings.Cut(name, "="); long && flags.Lookup(name) != nil {
+			return name
+		}
+	}
+	return ""
 }
 
 // checkFlags refuses flags that were given and are empty, and those that have
@@ -156,11 +172,8 @@ func checkFlags(flags *pflag.FlagSet) error {
 		if several, ok := f.Value.(pflag.SliceValue); ok {
 			given = several.GetSlice()
 		}
-		for _, value := range given {
-			name, long := strings.CutPrefix(value, "--")
-			if name, _, _ = strings.Cut(name, "="); long && flags.Lookup(name) != nil {
-				swallowed = usagef("--%s has no value: --%s follows", f.Name, name)
-			}
+		if name := flagIn(flags, given); name != "" && !isKey(f.Name) {
+			swallowed = usagef("--%s has no value: --%s follows", f.Name, name)
 		}
 		if slices.Contains(given, "") && !mayBeEmpty(f.Name) {
 			empty = append(empty, "--"+f.Name)
