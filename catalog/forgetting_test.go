@@ -140,3 +140,40 @@ func TestRelocateWhenAhead(t *testing.T) {
 		r.look(t).checkSettled(t)
 	})
 }
+
+// Who meets the operation of a dead client stalls while ending it; another one
+// ends it, and no shard has forgotten it yet. The change that met it goes on, and
+// is not told that something is pending (I5, I6).
+func TestOvertaken(t *testing.T) {
+	t.Parallel()
+	move := func(w world) catalog.Change { return catalog.UpdateMapping{Mapping: w.b, ShardID: &w.s2.ID} }
+	x := expect(t, move)
+	for n := int32(1); n < x.commits; n++ {
+		for _, kind := range []fault{stallBefore, stallAfter} {
+			for m := int32(1); overtaken(t, move, n, kind, m); m++ {
+			}
+		}
+	}
+}
+
+// overtaken is one case: the client dies after its n-th commit, and who meets
+// its operation stalls at its m-th. It reports whether there was one.
+func overtaken(t *testing.T, move func(world) catalog.Change, n int32, kind fault, m int32) (stalled bool) {
+	t.Helper()
+	t.Run(fmt.Sprintf("dead after %d, %s %d", n, kind, m), func(t *testing.T) {
+		r, w := memory.world(t)
+		dead := &faults{rig: r, at: n, kind: killAfter}
+		if _, err := dead.client(catalog.Config{}).Do(t.Context(), move(w)); err == nil {
+			t.Fatal("a dead client reported success")
+		}
+		r.ahead.Store(int64(time.Hour)) // its lease has ended
+		second := &faults{rig: r, at: m, kind: kind, remembered: true}
+		_, err := second.client(catalog.Config{Wait: time.Minute}).Do(t.Context(), catalog.UpdateMapping{Mapping: w.b, Status: ptr(shardway.Online)})
+		stalled = second.label != ""
+		if errors.Is(err, shardway.ErrPending) {
+			t.Errorf("nothing is pending, and the change that met the operation says: %v", err)
+		}
+		r.look(t).checkSettled(t)
+	})
+	return stalled
+}

@@ -55,6 +55,7 @@ type faults struct {
 	recoverErr error
 	meanwhile  func() // called right before the commit at which something happens
 	twice      bool   // the transaction runs and fails in passing before that, and then runs again
+	remembered bool   // no shard forgets what takeOver has ended
 	afterwards func() // called right after it, when its acknowledgement is lost
 }
 
@@ -117,7 +118,9 @@ func (f *faults) commit(label string, run, dry func() error) error {
 func (f *faults) takeOver() {
 	f.recovered, f.recoverErr = f.rig.client(catalog.Config{Who: "second"}).Recover(context.Background(), true)
 	for _, rec := range f.recovered {
-		f.rig.forget(rec)
+		if !f.remembered {
+			f.rig.forget(rec)
+		}
 	}
 }
 

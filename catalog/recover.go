@@ -227,7 +227,7 @@ func (c *Catalog) settleDraining(ctx context.Context, op *store.Operation, untou
 		}
 		found, err := c.step(ctx, op, local, step, store.StepSeen)
 		if err != nil {
-			return store.Pending, err
+			return c.overtaken(ctx, op, err)
 		}
 		locals[i] = local
 		complete, applied = complete && found == store.StepApplied, applied || found == store.StepApplied
@@ -240,36 +240,35 @@ func (c *Catalog) settleDraining(ctx context.Context, op *store.Operation, untou
 		return c.ended(ctx, op, store.Done)
 	}
 	if applied && behind != "" {
-		return c.endedElsewhere(ctx, op, behind)
+		// Unless somebody else has ended it, it had ended before the global store
+		// was restored from a backup. Those who have not forgotten it are the only
+		// ones who know how: it must not be undone there.
+		return c.overtaken(ctx, op, fmt.Errorf("shard %q has forgotten it, others have applied it: %w", behind, store.ErrMapsDiffer))
 	}
 	for i, step := range slices.Backward(steps) {
 		if locals[i] == nil {
 			continue
 		}
 		if _, err := c.step(ctx, op, locals[i], step, store.StepUndone); err != nil {
-			return store.Pending, err
+			return c.overtaken(ctx, op, err)
 		}
 	}
 	return c.ended(ctx, op, store.Undone)
 }
 
-// endedElsewhere deals with an operation that a shard has forgotten, while
-// another one says that it is applied there. Either somebody else has ended it
-// meanwhile, or it had ended before the global store was restored from a
-// backup. Then those who have not forgotten it are the only ones who know how:
-// it must not be undone there.
-func (c *Catalog) endedElsewhere(ctx context.Context, op *store.Operation, shard string) (store.Outcome, error) {
+// overtaken is how an operation ended that this client cannot end itself: when
+// somebody else has taken it over, as that one says. Else it stays pending for
+// the given cause, lost leases included: after the global store was restored, a
+// shard may remember epochs that it has not given yet.
+func (c *Catalog) overtaken(ctx context.Context, op *store.Operation, cause error) (store.Outcome, error) {
 	err := c.view(ctx, func(tx store.Reader) error {
 		_, err := c.mine(ctx, tx, op)
 		return err
 	})
 	if errors.Is(err, store.ErrLostLease) {
-		return c.await(ctx, op, err)
+		return c.await(ctx, op, cause)
 	}
-	if err == nil {
-		err = fmt.Errorf("shard %q has forgotten it, others have applied it: %w", shard, store.ErrMapsDiffer)
-	}
-	return store.Pending, err
+	return store.Pending, errors.Join(cause, err)
 }
 
 // located returns the steps of an operation with the locations where their
