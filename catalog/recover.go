@@ -221,7 +221,7 @@ func (c *Catalog) settleDraining(ctx context.Context, op *store.Operation, untou
 		if untouched[i] || step.GlobalOnly {
 			continue
 		}
-		local, is, err := c.describe(ctx, step, true)
+		local, err := c.local(ctx, step, true)
 		if err != nil {
 			return store.Pending, err
 		}
@@ -231,8 +231,14 @@ func (c *Catalog) settleDraining(ctx context.Context, op *store.Operation, untou
 		}
 		locals[i] = local
 		complete, applied = complete && found == store.StepApplied, applied || found == store.StepApplied
-		if found != store.StepApplied && op.Seq <= is.Forgotten {
-			behind = step.Shard.Name
+		if found == store.StepUndone { // perhaps because it is forgotten, by now
+			is, err := local.Describe(ctx)
+			if err != nil {
+				return store.Pending, fmt.Errorf("asking local store of shard %q what it has forgotten: %w", step.Shard.Name, err)
+			}
+			if op.Seq <= is.Forgotten {
+				behind = step.Shard.Name
+			}
 		}
 	}
 	if complete {

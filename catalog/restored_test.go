@@ -156,3 +156,28 @@ func TestRestoredOperation(t *testing.T) {
 		}
 	})
 }
+
+// The same, and the shard forgets the operation while it is being recovered: a
+// client that was at work before the restore has woken.
+func TestRestoredOperationForgottenMeanwhile(t *testing.T) {
+	t.Parallel()
+	r, w := memory.world(t)
+	dead := &faults{rig: r, at: 3, kind: killAfter} // both shards have applied it
+	if _, err := dead.client(catalog.Config{Lease: time.Minute}).Do(t.Context(), catalog.UpdateMapping{Mapping: w.b, ShardID: &w.s2.ID}); err == nil {
+		t.Fatal("a dead client reported success")
+	}
+	before := r.look(t)
+	forgotten := catalog.Recovered{Outcome: store.Done, Operation: before.operations[0]}
+	second := &faults{rig: r, at: 2, kind: undisturbed, meanwhile: func() { r.forget(forgotten, "db-s1") }} // after the claim
+	all, err := second.client(catalog.Config{}).Recover(t.Context(), true)
+	if err != nil || second.label != "local s1" || len(all) != 1 || all[0].Outcome != store.Pending || !errors.Is(all[0].Err, store.ErrMapsDiffer) {
+		t.Errorf("Recover, at %q = %+v, %v, want pending for ErrMapsDiffer", second.label, all, err)
+	}
+	byPlace := func(a, b owned) int { return strings.Compare(a.address+a.ID.String(), b.address+b.ID.String()) }
+	after := r.look(t)
+	slices.SortFunc(before.owned, byPlace)
+	slices.SortFunc(after.owned, byPlace)
+	if !slices.Equal(before.owned, after.owned) {
+		t.Errorf("local maps were %v, are %v", before.owned, after.owned)
+	}
+}
