@@ -9,8 +9,9 @@ type Adopter interface {
 	// the global store to. Its maps stay as they are. One that belongs to
 	// neither is ErrForeignStore; one that belongs to to already is no error.
 	//
-	// Operations of the owner before that have not ended are never applied any
-	// more when they come late: what was forgotten stays forgotten, see
-	// [Description.Forgotten]. Those of the new one need a higher Seq.
+	// What was forgotten stays forgotten, see [Description.Forgotten]: operations
+	// of the owner before are refused as before when they come late, and those of
+	// the new one need a higher Seq. Adopting ends none that are under way: the
+	// owner before must be gone.
 	Adopt(ctx context.Context, from, to string) error
 }
