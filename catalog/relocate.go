@@ -136,31 +136,66 @@ func (c *Catalog) apart(ctx context.Context, shard shardway.Shard, source, targe
 		forgotten = max(forgotten, d.Forgotten)
 	}
 	op := &store.Operation{ID: store.OperationID(store.NewID()), Kind: "compare databases", Who: c.cfg.Who, Epoch: 1, Owner: c.owner}
-	err = c.global.Update(ctx, shard.MapID, func(tx store.Reader, now time.Time) (store.Delta, error) {
-		op.Map, err = c.state(tx, now).mapByID(ctx, shard.MapID, "of shard "+shard.Name)
-		op.Seq = forgotten // above it: what a store has forgotten it takes for undone
-		op.Started, op.LeaseUntil = now, now.Add(c.cfg.Lease)
-		return store.Delta{Prepare: op}, err
+	defer func() {
+		if !op.Started.IsZero() { // it may have been written
+			err = errors.Join(err, c.endComparison(ctx, shard, op))
+		}
+	}()
+	err = retry(ctx, func() error {
+		return c.global.Update(ctx, shard.MapID, func(tx store.Reader, now time.Time) (store.Delta, error) {
+			known, err := tx.Operations(ctx, store.OperationQuery{ID: op.ID})
+			if err != nil {
+				return store.Delta{}, err
+			}
+			if len(known) > 0 { // by a try whose acknowledgement was lost
+				op.Seq = known[0].Seq
+				return store.Delta{}, nil
+			}
+			if op.Map, err = c.state(tx, now).mapByID(ctx, shard.MapID, "of shard "+shard.Name); err != nil {
+				return store.Delta{}, err
+			}
+			op.Seq = forgotten // above it: what a store has forgotten it takes for undone
+			op.Started, op.LeaseUntil = now, now.Add(c.cfg.Lease)
+			return store.Delta{Prepare: op}, nil
+		})
 	})
 	if err != nil {
 		return false, err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Lease)
-		defer cancel()
-		err = errors.Join(err, retry(ctx, func() error {
-			return c.global.Update(ctx, shard.MapID, func(store.Reader, time.Time) (store.Delta, error) {
-				return store.Delta{Abort: op}, nil
-			})
-		}))
-	}()
 	probe := store.LocalStep{Operation: op.ID, Seq: op.Seq, Epoch: 1, Map: op.Map, Step: store.Step{Shard: shard}, Want: store.StepUndone}
-	if _, err := source.Step(ctx, probe); err != nil {
+	note := func(local store.Local) (found store.StepState, err error) {
+		err = retry(ctx, func() error {
+			found, err = local.Step(ctx, probe)
+			return err
+		})
+		return found, err
+	}
+	if _, err := note(source); err != nil {
 		return false, err
 	}
 	probe.Want = store.StepSeen
-	found, err := target.Step(ctx, probe)
+	found, err := note(target)
 	return found != store.StepUndone, err
+}
+
+// endComparison takes back an operation of apart, if it was written at all. It
+// is an error that somebody else has ended it: then stores may have forgotten
+// it, and what they say of it proves nothing. Only that one left a trace in the
+// history.
+func (c *Catalog) endComparison(ctx context.Context, shard shardway.Shard, op *store.Operation) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Lease)
+	defer cancel()
+	err := retry(ctx, func() error {
+		return c.global.Update(ctx, shard.MapID, func(store.Reader, time.Time) (store.Delta, error) {
+			return store.Delta{Abort: op}, nil
+		})
+	})
+	if errors.Is(err, store.ErrLostLease) {
+		if o, lost := c.Outcome(ctx, op.ID); lost == nil && o == store.Unknown {
+			return nil
+		}
+	}
+	return err
 }
 
 // claimOf takes over the operations of dead clients that work on a shard, so
