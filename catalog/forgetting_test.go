@@ -194,6 +194,7 @@ func TestComparisonDisturbed(t *testing.T) {
 			name := fmt.Sprintf("%s %d", kind, n)
 			r, w := memory.world(t)
 			copyShard(t, r, w, "copy")
+			before := r.look(t)
 			f := &faults{rig: r, at: n, kind: kind}
 			_, err := f.client(catalog.Config{Wait: time.Minute}).Do(t.Context(), catalog.UpdateShard{Shard: w.s1, Location: ptr(at("copy"))})
 			s := r.look(t)
@@ -210,6 +211,9 @@ func TestComparisonDisturbed(t *testing.T) {
 			taken := len(f.recovered) > 0
 			if row := s.shards[slices.IndexFunc(s.shards, func(row store.ShardRow) bool { return row.ID == w.s1.ID })]; !taken || row.Version != w.s1.Version {
 				t.Errorf("%s, taken over: %t: %v; the shard is %+v", name, taken, err, row)
+			}
+			if !slices.Equal(s.maps, before.maps) { // routers would read all of the map again
+				t.Errorf("%s: nothing has changed, and the maps are %v, not %v", name, s.maps, before.maps)
 			}
 		}
 	}

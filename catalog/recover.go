@@ -211,11 +211,12 @@ func (c *Catalog) settleClaimed(ctx context.Context, op *store.Operation, untouc
 }
 
 func (c *Catalog) settleDraining(ctx context.Context, op *store.Operation, untouched map[int]bool, d *drain) (store.Outcome, error) {
-	complete, applied, behind := len(untouched) == 0, false, ""
 	steps, err := c.located(ctx, op)
 	if err != nil {
 		return store.Pending, err
 	}
+	// An operation without steps has nothing to publish.
+	complete, applied, behind := len(untouched) == 0 && len(steps) > 0, false, ""
 	locals := make([]store.Local, len(steps))
 	for i, step := range steps {
 		if untouched[i] || step.GlobalOnly {
