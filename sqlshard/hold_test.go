@@ -170,7 +170,8 @@ func TestHoldRefused(t *testing.T) {
 }
 
 // A session that the server ends because the mapping goes away: the unit is
-// repeated, and says in the end that the mapping has moved.
+// repeated, and says in the end that the mapping has moved. One that does not wait
+// for mappings that are offline does not do so after a move either.
 func TestMovedWithinUnit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dbtest.EnginePostgres)
@@ -178,12 +179,13 @@ func TestMovedWithinUnit(t *testing.T) {
 	admin := r.dbs["a"].Open(t)
 	tag := dialect.Tag(int64(r.mapping(7).ID))
 	for _, off := range []bool{true, false} {
-		use := db
+		policy, attempts := quick, 0
 		if off {
-			use = db.WithRetry(once)
+			policy = once
 		}
+		policy.OnAttempt = func(retry.Attempt) { attempts++ }
 		calls := 0
-		err := use.InTx(t.Context(), 7, &sqlshard.TxOptions{ReadOnly: true}, func(ctx context.Context, tx *sql.Tx) error {
+		err := db.WithRetry(policy).InTx(t.Context(), 7, &sqlshard.TxOptions{ReadOnly: true}, func(ctx context.Context, tx *sql.Tx) error {
 			calls++
 			r.setStatus(7, shardway.Offline)
 			exec(t, admin, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = '"+tag+"'")
@@ -196,6 +198,9 @@ func TestMovedWithinUnit(t *testing.T) {
 		}
 		if !off && !errors.Is(err, shardway.ErrMappingOffline) {
 			t.Errorf("the error does not say that the mapping is offline: %v", err)
+		}
+		if !off && attempts != 2 {
+			t.Errorf("%d attempts, want one that is ended and one that finds the mapping offline", attempts)
 		}
 		if off && retry.Classify(err) != retry.Transient && retry.Classify(err) != retry.SafeToRetry {
 			t.Errorf("the error is %v", retry.Classify(err))
