@@ -164,22 +164,19 @@ func TestOvertaken(t *testing.T) {
 // its operation stalls at its m-th. It reports whether there was one.
 func overtaken(t *testing.T, move func(world) catalog.Change, n int32, kind fault, m int32) (stalled bool) {
 	t.Helper()
-	t.Run(fmt.Sprintf("dead after %d, %s %d", n, kind, m), func(t *testing.T) {
-		r, w := memory.world(t)
-		dead := &faults{rig: r, at: n, kind: killAfter}
-		if _, err := dead.client(catalog.Config{}).Do(t.Context(), move(w)); err == nil {
-			t.Fatal("a dead client reported success")
-		}
-		r.ahead.Store(int64(time.Hour)) // its lease has ended
-		second := &faults{rig: r, at: m, kind: kind, remembered: true}
-		_, err := second.client(catalog.Config{Wait: time.Minute}).Do(t.Context(), catalog.UpdateMapping{Mapping: w.b, Status: ptr(shardway.Online)})
-		stalled = second.label != ""
-		if errors.Is(err, shardway.ErrPending) {
-			t.Errorf("nothing is pending, and the change that met the operation says: %v", err)
-		}
-		r.look(t).checkSettled(t)
-	})
-	return stalled
+	r, w := memory.world(t)
+	dead := &faults{rig: r, at: n, kind: killAfter}
+	if _, err := dead.client(catalog.Config{}).Do(t.Context(), move(w)); err == nil {
+		t.Fatal("a dead client reported success")
+	}
+	r.ahead.Store(int64(time.Hour)) // its lease has ended
+	second := &faults{rig: r, at: m, kind: kind, remembered: true}
+	_, err := second.client(catalog.Config{Wait: time.Minute}).Do(t.Context(), catalog.UpdateMapping{Mapping: w.b, Status: ptr(shardway.Online)})
+	if errors.Is(err, shardway.ErrPending) {
+		t.Errorf("dead after %d, %s %d: nothing is pending, and the change that met the operation says: %v", n, kind, m, err)
+	}
+	r.look(t).checkSettled(t)
+	return second.label != ""
 }
 
 // The comparison of two databases before a shard moves to a copy, disturbed at
