@@ -57,7 +57,8 @@ type Server struct {
 	Generation uint64
 
 	wasPrimary bool
-	seenErr    error // the last probe's own error; Err is derived from it
+	told       []string // see Told; shared by descriptions and never changed
+	seenErr    error    // the last probe's own error; Err is derived from it
 	load       *Load
 }
 
@@ -121,6 +122,10 @@ type Observation struct {
 	Detached bool
 	// Upstream is the address of the server this one follows, in canonical text.
 	Upstream string
+	// Told are the addresses of other servers that this one tells of, beside
+	// Upstream, itself possibly among them. What is no plain address of a host
+	// and port is dropped, and so is what exceeds Server.Told's bound.
+	Told []string
 	// Term orders claims to be primary.
 	Term Term
 	// Engine and Version name the software.
@@ -140,12 +145,13 @@ func (s Server) observed(o Observation) Server {
 	if !s.Claimed.Available() {
 		s.AverageRTT, s.Staleness = Measurement{}, Measurement{}
 		s.Detached, s.Upstream, s.Term, s.LastWrite = false, "", Term{}, time.Time{}
+		s.told = nil
 		return s
 	}
 	s.AverageRTT = Average(s.AverageRTT, o.RTT)
 	s.LastWrite, s.Staleness = o.LastWrite, o.Staleness
 	s.Detached = o.Detached && o.Role == RoleSecondary
-	s.Upstream, s.Term = o.Upstream, o.Term
+	s.Upstream, s.Term, s.told = o.Upstream, o.Term, canonical(o.Told)
 	s.Engine, s.Version = o.Engine, o.Version
 	return s
 }

@@ -20,6 +20,7 @@ type answer struct {
 	term     sql.NullInt64
 	sees     bool // may see replication
 	channels []channel
+	told     []string // addresses of those that registered as replicas
 
 	rtt time.Duration
 }
@@ -41,10 +42,8 @@ func read(ctx context.Context, s *probe.Session, text string) (answer, error) {
 			return a.readMySQL(rows)
 		case set == 0:
 			return a.readRole(rows)
-		case set == 1:
-			return a.readStatus(rows)
 		}
-		return nil
+		return a.readShown(rows)
 	})
 	a.rtt = rtt
 	return a, err
@@ -74,35 +73,58 @@ func firstError(err, otherwise error) error {
 	return otherwise
 }
 
-// readStatus reads MariaDB's second answer, whose columns are found by name:
-// versions add some.
-func (a *answer) readStatus(rows *sql.Rows) error {
+// readShown reads one of MariaDB's further answers, any of which may be missing.
+// It and its columns are known by their names: versions add some.
+func (a *answer) readShown(rows *sql.Rows) error {
 	columns, err := rows.Columns()
 	if err != nil || len(columns) == 0 {
 		return err
 	}
-	a.sees = true
 	values, targets := make([]sql.NullString, len(columns)), make([]any, len(columns))
-	for i := range values {
+	position := make(map[string]int, len(columns))
+	for i, column := range columns {
 		targets[i] = &values[i]
+		position[strings.ToLower(column)] = i
 	}
+	cell := func(column string) string {
+		if i, found := position[column]; found {
+			return values[i].String
+		}
+		return ""
+	}
+	_, status := position["slave_io_running"]
+	a.sees = a.sees || status
 	for rows.Next() {
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		row := make(map[string]sql.NullString, len(columns))
-		for i, column := range columns {
-			row[strings.ToLower(column)] = values[i]
+		if status {
+			a.channels = append(a.channels, readChannel(cell))
+		} else if told, ok := address(cell("host"), cell("port")); ok {
+			a.told = append(a.told, told)
 		}
-		c := channel{host: row["master_host"].String, io: row["slave_io_running"].String, sql: row["slave_sql_running"].String}
-		c.port, _ = strconv.Atoi(row["master_port"].String)                           // 0 is no port and gives no upstream
-		seconds, err := strconv.ParseInt(row["seconds_behind_master"].String, 10, 32) // an error for NULL
-		if err == nil && c.runs() {
-			c.behind = topology.Measured(time.Duration(seconds) * time.Second)
-		}
-		a.channels = append(a.channels, c)
 	}
 	return rows.Err()
+}
+
+func readChannel(cell func(column string) string) channel {
+	c := channel{host: cell("master_host"), io: cell("slave_io_running"), sql: cell("slave_sql_running")}
+	c.port, _ = strconv.Atoi(cell("master_port"))                           // 0 is no port and gives no upstream
+	seconds, err := strconv.ParseInt(cell("seconds_behind_master"), 10, 32) // an error for NULL
+	if err == nil && c.runs() {
+		c.behind = topology.Measured(time.Duration(seconds) * time.Second)
+	}
+	return c
+}
+
+// address needs both host and port.
+func address(host, port string) (string, bool) {
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return "", false
+	}
+	a, err := topology.NewAddress(host, number)
+	return a.String(), err == nil
 }
 
 // readMySQL reads the answer of MySQL, with or without replication.
@@ -184,6 +206,7 @@ func (a *answer) writable() bool {
 func (a *answer) observe(beats bool) topology.Observation {
 	o := topology.Observation{
 		Role: topology.RolePrimary, RTT: topology.Measured(a.rtt), Engine: engine, Version: a.version, Term: probe.BeatTerm(a.term),
+		Told: a.told,
 	}
 	if len(a.channels) == 1 {
 		if upstream, err := topology.NewAddress(a.channels[0].host, a.channels[0].port); err == nil {

@@ -21,8 +21,8 @@ import (
 type fake struct {
 	version string
 	rows    [][]driver.Value
-	status  *probetest.Answer // MariaDB's second answer
-	refuse  error             // for what is more than the role
+	shown   []probetest.Answer // MariaDB's further answers
+	refuse  error              // for what is more than the role
 
 	asked []string
 }
@@ -40,10 +40,7 @@ func (f *fake) answer(query string) []probetest.Answer {
 		rows = [][]driver.Value{f.rows[0][:7]}
 	}
 	answers := []probetest.Answer{{Columns: make([]string, len(rows[0])), Rows: rows}}
-	if f.status != nil {
-		answers = append(answers, *f.status)
-	}
-	return answers
+	return append(answers, f.shown...)
 }
 
 func (f *fake) prober(t *testing.T, o mysqlprobe.Options) *mysqlprobe.Prober {
@@ -149,7 +146,7 @@ func TestObserveMariaDB(t *testing.T) {
 		"broke":      {[]driver.Value{"", nil, "No", "Yes", int64(3306), "db0"}, topology.Observation{Upstream: "db0:3306", Detached: true}},
 		"elsewhere":  {[]driver.Value{"", int64(0), "Yes", "Yes", int64(0), ""}, topology.Observation{Staleness: topology.Measured(0)}},
 	} {
-		f := fake{version: "10.11.19-MariaDB", rows: [][]driver.Value{row("1")}, status: &probetest.Answer{Columns: columns, Rows: [][]driver.Value{c.status}}}
+		f := fake{version: "10.11.19-MariaDB", rows: [][]driver.Value{row("1")}, shown: []probetest.Answer{{Columns: columns, Rows: [][]driver.Value{c.status}}}}
 		got := probetest.Once(t, f.prober(t, mysqlprobe.Options{}), "db1:3306")
 		c.want.Role, c.want.Engine, c.want.Version, c.want.Term, c.want.RTT = topology.RoleSecondary, "mysql", got.Version, topology.Term{Major: 4}, got.RTT
 		if diff := cmp.Diff(c.want, got, cmpopts.EquateComparable(topology.Measurement{})); diff != "" {
@@ -195,7 +192,7 @@ func TestText(t *testing.T) {
 		"mariadb-11":        {"11.8.2-MariaDB", mysqlprobe.Options{}},
 		"mariadb-heartbeat": {"11.0.6-MariaDB", mysqlprobe.Options{Heartbeat: "beat"}},
 	} {
-		f := fake{version: c.version, rows: [][]driver.Value{row("0")}, status: &probetest.Answer{}}
+		f := fake{version: c.version, rows: [][]driver.Value{row("0")}, shown: []probetest.Answer{{}}}
 		prober := f.prober(t, c.options)
 		for range 2 {
 			probetest.Once(t, prober, "db1:3306")

@@ -28,10 +28,20 @@
 // a silent link before the replica's net timeout (slave_net_timeout, 60 s by
 // default). A heartbeat table sees everything.
 //
+// # Further servers
+//
+// A replica tells whom it follows. Of MariaDB a login with REPLICATION MASTER
+// ADMIN (before 10.5 REPLICATION SLAVE) is also told who has registered as a
+// replica: by its report_host and report_port, or, from 10.5 on, else by the
+// address it came from. What reads the binary log for other purposes may
+// register too. MySQL tells this only in a round trip of its own, which is not
+// made.
+//
 // # Rights
 //
 // A probe of a server that takes writes needs a login alone. That of a
-// secondary needs the rights of [GrantsMariaDB] or [GrantsMySQL].
+// secondary needs the rights of [GrantsMariaDB] or [GrantsMySQL]. The right to
+// be told of registered replicas is none of them: without it nothing is told.
 package mysqlprobe
 
 import (

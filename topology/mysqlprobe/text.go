@@ -6,15 +6,18 @@ import (
 	"github.com/shardway/shardway/topology/probe"
 )
 
-// mariaDBText is one statement with two answers: SHOW cannot stand in a SELECT.
-// The handler leaves the second one out for a login without the right to it.
+// mariaDBText is one statement with up to three answers: SHOW cannot stand in a
+// SELECT. The handler leaves those out to which a login has no right.
 const mariaDBText = `BEGIN NOT ATOMIC
   DECLARE CONTINUE HANDLER FOR 1227 BEGIN END;
   SELECT VERSION(), CURRENT_USER(), @@global.read_only, @@global.innodb_read_only, @@global.{read_only}, {age}, {term};
   SHOW ALL SLAVES STATUS;
+  SHOW SLAVE HOSTS;
 END`
 
-// mysqlText has one row for each channel, and one if there is none.
+// mysqlText has one row for each channel, and one if there is none. Whom it
+// knows as its replicas MySQL only tells by SHOW REPLICAS, which no SELECT can
+// hold and which would be a second round trip.
 const mysqlText = `SELECT VERSION(), CURRENT_USER(), @@global.read_only OR @@global.super_read_only, @@global.innodb_read_only, @@global.transaction_read_only, {age}, {term},
   c.host, c.port, s.service_state, a.service_state,
   IF(s.received_transaction_set = '', NULL, GTID_SUBSET(s.received_transaction_set, @@global.gtid_executed)),

@@ -22,6 +22,11 @@
 // time since the last replayed commit or since it was last zero, whichever is
 // less. It is unknown if neither is known.
 //
+// # Further servers
+//
+// A secondary tells from whom it receives, host and port. A primary knows the
+// address but no port of those that receive from it, so it tells of nobody.
+//
 // # Rights
 //
 // The probe of a primary needs a login alone. That of a secondary needs

@@ -197,18 +197,21 @@ func (s *Session) Query(ctx context.Context, query string, read func(set int, ro
 // Row sends one query and scans the one row of its answer. No row is
 // sql.ErrNoRows. It returns the time until the end of the answer.
 func (s *Session) Row(ctx context.Context, query string, into ...any) (time.Duration, error) {
-	return s.Query(ctx, query, func(_ int, rows *sql.Rows) error {
-		if !rows.Next() {
-			return errors.Join(sql.ErrNoRows, rows.Err())
-		}
-		if err := rows.Scan(into...); err != nil {
-			return err
-		}
-		if rows.Next() {
-			return errors.New("more than one row")
-		}
-		return rows.Err()
-	})
+	return s.Query(ctx, query, func(_ int, rows *sql.Rows) error { return ScanOnly(rows, into...) })
+}
+
+// ScanOnly scans the one row of a result set. No row is sql.ErrNoRows.
+func ScanOnly(rows *sql.Rows, into ...any) error {
+	if !rows.Next() {
+		return errors.Join(sql.ErrNoRows, rows.Err())
+	}
+	if err := rows.Scan(into...); err != nil {
+		return err
+	}
+	if rows.Next() {
+		return errors.New("more than one row")
+	}
+	return rows.Err()
 }
 
 // Exec sends one statement that has no answer.

@@ -21,19 +21,31 @@ const replicaText = roleText + `,
 FROM (SELECT 1 AS one) o
 LEFT JOIN {states} r ON r.is_local = 1 AND r.database_id = DB_ID()`
 
+// groupText adds, as a second answer, where the other members of the group take
+// readers, which is all that a member tells with a port. TRY keeps it from
+// failing the first answer.
+const groupText = replicaText + `;
+BEGIN TRY
+  SELECT a.read_only_routing_url FROM sys.availability_replicas a
+  WHERE a.read_only_routing_url IS NOT NULL AND a.replica_server_name <> @@SERVERNAME
+    AND a.group_id IN (SELECT r.group_id FROM {states} r WHERE r.is_local = 1 AND r.database_id = DB_ID());
+END TRY
+BEGIN CATCH
+END CATCH`
+
 // text is what to ask a server of a variant.
 func text(variant int, h probe.Heartbeat) string {
-	t, states := replicaText, "sys.dm_hadr_database_replica_states"
+	t, states := groupText, "sys.dm_hadr_database_replica_states"
 	switch variant {
 	case alone:
 		t = roleText
 	case azure:
-		states = "sys.dm_database_replica_states"
+		t, states = replicaText, "sys.dm_database_replica_states"
 	}
 	return strings.NewReplacer("{states}", states, "{age}", h.Age(), "{term}", h.Term()).Replace(t)
 }
 
-// answer is what a server said, in the order of the query.
+// answer is what a server said, in the order of the queries.
 type answer struct {
 	version     string
 	login       string
@@ -45,6 +57,7 @@ type answer struct {
 	state       sql.NullString
 	redo        sql.NullInt64 // kilobytes received and not yet shown
 	sinceCommit sql.NullInt64 // microseconds
+	told        []string      // addresses of other members
 	sees        bool          // that it is in no group, or how it stands in it
 	rtt         time.Duration
 }
@@ -55,9 +68,32 @@ func read(ctx context.Context, s *probe.Session, variant int, h probe.Heartbeat)
 	if variant != alone {
 		targets = append(targets, &a.primary, &a.suspended, &a.state, &a.redo, &a.sinceCommit)
 	}
-	rtt, err := s.Row(ctx, text(variant, h), targets...)
+	rtt, err := s.Query(ctx, text(variant, h), func(set int, rows *sql.Rows) error {
+		if set == 0 {
+			return probe.ScanOnly(rows, targets...)
+		}
+		return a.readTold(rows)
+	})
 	a.rtt = rtt
 	return a, err
+}
+
+// readTold reads URLs such as TCP://db2.example:1433.
+func (a *answer) readTold(rows *sql.Rows) error {
+	if columns, err := rows.Columns(); err != nil || len(columns) != 1 {
+		return err
+	}
+	for rows.Next() {
+		var url sql.NullString
+		if err := rows.Scan(&url); err != nil {
+			return err
+		}
+		scheme, place, _ := strings.Cut(url.String, "://")
+		if address, err := topology.ParseAddress(place, 0); err == nil && strings.EqualFold(scheme, "tcp") {
+			a.told = append(a.told, address.String())
+		}
+	}
+	return rows.Err()
 }
 
 // writable needs an explicit answer.
@@ -69,6 +105,7 @@ func (a *answer) writable() bool {
 func (a *answer) observe(beats bool) topology.Observation {
 	o := topology.Observation{
 		Role: topology.RolePrimary, RTT: topology.Measured(a.rtt), Engine: engine, Version: a.version, Term: probe.BeatTerm(a.term),
+		Told: a.told,
 	}
 	if a.writable() {
 		return o

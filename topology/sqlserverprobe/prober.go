@@ -24,10 +24,17 @@
 // and in the time zones of both servers: an asynchronous one looks late when
 // nothing is written. A heartbeat table has neither fault.
 //
+// # Further servers
+//
+// A member of a group tells of the others that have a read-only routing URL,
+// which holds host and port, to a login with VIEW ANY DEFINITION. Azure SQL
+// Database tells of nobody.
+//
 // # Rights
 //
 // A probe of a database that takes writes needs a login alone. That of a member
-// of an availability group needs those of [Grants].
+// of an availability group needs those of [Grants]. VIEW ANY DEFINITION is none
+// of them: without it nothing is told.
 package sqlserverprobe
 
 import (

@@ -30,9 +30,10 @@ func (e serverError) SQLErrorNumber() int32 { return int32(e) }
 // fake is a server: what it answers to each of the texts.
 type fake struct {
 	edition, groups int64
-	role            []driver.Value // the first six columns
-	replica         []driver.Value // the others
-	refuse          error          // for what is more than the role
+	role            []driver.Value     // the first six columns
+	replica         []driver.Value     // the others
+	told            []probetest.Answer // the answers after the first
+	refuse          error              // for what is more than the role
 
 	asked []string
 }
@@ -48,7 +49,11 @@ func (f *fake) answer(query string) []probetest.Answer {
 	case strings.Contains(query, "replica_states"):
 		row = append(row, f.replica...)
 	}
-	return []probetest.Answer{{Columns: make([]string, len(row)), Rows: [][]driver.Value{row}}}
+	answers := []probetest.Answer{{Columns: make([]string, len(row)), Rows: [][]driver.Value{row}}}
+	if strings.Contains(query, "availability_replicas") {
+		answers = append(answers, f.told...)
+	}
+	return answers
 }
 
 func (f *fake) prober(t *testing.T, o sqlserverprobe.Options) *sqlserverprobe.Prober {
