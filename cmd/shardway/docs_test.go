@@ -110,6 +110,7 @@ func TestDocumentation(t *testing.T) {
 		choiceView{},
 		memberView{},
 		shardServersView{},
+		unlistedView{},
 		explainView{},
 		entryView{},
 		recoveredView{},

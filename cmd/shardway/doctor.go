@@ -60,7 +60,8 @@ mends it or shows more:
   mapping     mappings that are offline, or on shards that are not there
   lock        locks that have run out
   local map   local maps that differ from the global one, and those that it does not know
-  server      for shards with several servers: those that do not answer, have no role or unknown lag
+  server      for shards with several servers: those that do not answer, have no role or unknown lag; and
+              those that servers tell of and the map does not have
 
 The exit code is for monitoring: 0 all is well (notes aside), 1 warnings, 2 errors. It changes nothing.`
 

@@ -288,5 +288,5 @@ func judgeServers(name string, v shardServersView) (all []finding) {
 	if !primary && v.Conflict == "" {
 		add(grave, mend, "no server is primary: writes are refused")
 	}
-	return all
+	return append(all, judgeUnlisted(name, v)...)
 }

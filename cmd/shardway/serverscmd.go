@@ -20,8 +20,9 @@ import (
 type shardServersView struct {
 	Shard string `json:"shard"`
 	choiceView
-	Error string `json:"error,omitempty"` // why its servers are not known
-	err   error
+	Unlisted []unlistedView `json:"not_in_map"`      // what its servers tell of
+	Error    string         `json:"error,omitempty"` // why its servers are not known
+	err      error
 }
 
 func serversCommand(a *app) *cobra.Command {
@@ -33,6 +34,8 @@ func serversCommand(a *app) *cobra.Command {
 		Long: "Checks every server of a shard, or of all shards of the map, with the login of the\n" +
 			"shards, whose rights \"shardway grants ENGINE --prober\" prints. In flight are operations\n" +
 			"of the asking process, so this tool shows 0 where it has none.\n" +
+			"Addresses that servers tell of and the map does not have are shown as not in the map; this\n" +
+			"tool never connects to them, as its login would go to whoever is there.\n" +
 			"The exit code is 5 when a shard has no server that suits the criteria, and says why.\n" +
 			"--watch goes on until Ctrl-C; it then has no such exit code.\n\n" + criteriaHelp,
 		Example: example("shardway servers --map customers", "shardway servers eu1 --map customers --watch",
@@ -168,10 +171,13 @@ func lookAtAll(ctx context.Context, db *lookout, names []string, w wanted) []sha
 			defer func() { <-seats }()
 			e, err := lookAt(ctx, db, name)
 			if err != nil {
-				views[i] = shardServersView{Shard: name, Error: oneLine(message(err)), err: err, choiceView: choiceView{Members: []memberView{}}}
+				views[i] = shardServersView{
+					Shard: name, Error: oneLine(message(err)), err: err,
+					choiceView: choiceView{Members: []memberView{}}, Unlisted: []unlistedView{},
+				}
 				return
 			}
-			views[i] = shardServersView{Shard: name, choiceView: viewChoice(e, w, false)}
+			views[i] = shardServersView{Shard: name, choiceView: viewChoice(e, w, false), Unlisted: viewUnlisted(e)}
 		})
 	}
 	running.Wait()
@@ -187,6 +193,9 @@ func (p *page) shardServers(views []shardServersView) {
 				tags = ",-"
 			}
 			rows = append(rows, []string{v.Shard, m.Address, m.role(), tags[1:], m.trip(), m.lag(), strconv.FormatInt(m.InFlight, 10), m.fate()})
+		}
+		for _, u := range v.Unlisted {
+			rows = append(rows, []string{v.Shard, u.Address, "-", "-", "-", "-", "-", "not in the map (" + u.source() + ")"})
 		}
 		if v.err != nil {
 			rows = append(rows, []string{v.Shard, "-", "-", "-", "-", "-", "-", v.Error})
