@@ -114,8 +114,8 @@ func (s *state) mapping(ctx context.Context, m shardway.ShardMap, given shardway
 		return row, err
 	}
 	if row.Lock.Token != token && s.held(row.Lock) {
-		return row, fmt.Errorf("changing mapping %s of shard map %q: locked by %q (%s): %w",
-			row.Format(m.Kind), m.Name, row.Lock.Owner, row.Lock.Reason, shardway.ErrMappingLocked)
+		return row, fmt.Errorf("changing mapping %s of shard map %q: %s: %w",
+			row.Format(m.Kind), m.Name, lockedBy(row.Lock), shardway.ErrMappingLocked)
 	}
 	return row, nil
 }

@@ -41,8 +41,8 @@ func (ch DetachShard) plan(ctx context.Context, s *state) (*plan, error) {
 	global := store.Step{Shard: shard, GlobalOnly: true, Before: &shard}
 	for _, row := range rows {
 		if !ch.Force && s.held(row.Lock) {
-			return nil, fmt.Errorf("detaching shard %q of shard map %q: mapping %s is locked by %q (%s): %w",
-				shard.Name, m.Name, row.Format(m.Kind), row.Lock.Owner, row.Lock.Reason, shardway.ErrMappingLocked)
+			return nil, fmt.Errorf("detaching shard %q of shard map %q: mapping %s is %s: %w",
+				shard.Name, m.Name, row.Format(m.Kind), lockedBy(row.Lock), shardway.ErrMappingLocked)
 		}
 		if !ch.Force && row.Status == shardway.Online {
 			return nil, fmt.Errorf("detaching shard %q of shard map %q: mapping %s is online: %w",

@@ -48,12 +48,24 @@ func (ch LockMapping) plan(ctx context.Context, s *state) (*plan, error) {
 		return nil, err
 	}
 	if s.held(row.Lock) {
-		return nil, fmt.Errorf("locking mapping %s of shard map %q: locked by %q (%s): %w",
-			row.Format(m.Kind), m.Name, row.Lock.Owner, row.Lock.Reason, shardway.ErrMappingLocked)
+		return nil, fmt.Errorf("locking mapping %s of shard map %q: %s: %w",
+			row.Format(m.Kind), m.Name, lockedBy(row.Lock), shardway.ErrMappingLocked)
 	}
 	row.Lock = ch.Lock
 	row.Lock.Expires = ch.Lock.Expires.UTC().Truncate(time.Microsecond) // as stores keep it
-	return lockPlan(m, "lock mapping", cmp.Or(ch.Reason, ch.Lock.Reason), fmt.Sprintf("%s for %q: %s", row.Format(m.Kind), ch.Lock.Owner, ch.Lock.Reason), row), nil
+	summary := fmt.Sprintf("%s for %q", row.Format(m.Kind), ch.Lock.Owner)
+	if ch.Lock.Reason != "" {
+		summary += ": " + ch.Lock.Reason
+	}
+	return lockPlan(m, "lock mapping", cmp.Or(ch.Reason, ch.Lock.Reason), summary, row), nil
+}
+
+// lockedBy says who has locked a mapping, and why if that is known.
+func lockedBy(l shardway.Lock) string {
+	if l.Reason == "" {
+		return fmt.Sprintf("locked by %q", l.Owner)
+	}
+	return fmt.Sprintf("locked by %q (%s)", l.Owner, l.Reason)
 }
 
 func lockPlan(m shardway.ShardMap, kind, reason, summary string, rows ...shardway.Mapping) *plan {

@@ -191,8 +191,8 @@ func (ch Reconcile) checkRemoved(ctx context.Context, s *state, m shardway.Shard
 		case row.Operation != 0:
 			return &PendingError{Operation: row.Operation, Object: "mapping " + mp.Format(m.Kind)}
 		case !ch.Force && s.held(row.Lock):
-			return fmt.Errorf("changing mapping %s of shard map %q: locked by %q (%s): %w",
-				mp.Format(m.Kind), m.Name, row.Lock.Owner, row.Lock.Reason, shardway.ErrMappingLocked)
+			return fmt.Errorf("changing mapping %s of shard map %q: %s: %w",
+				mp.Format(m.Kind), m.Name, lockedBy(row.Lock), shardway.ErrMappingLocked)
 		}
 	}
 	return nil

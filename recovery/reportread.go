@@ -76,7 +76,7 @@ func (p *parser) id(text string) int64 {
 	}
 	v, err := strconv.ParseInt(text, 16, 64)
 	if err != nil || len(text) != 16 || v < 0 {
-		p.fail(&shardway.ArgumentError{Argument: "id", Value: text, Reason: "is not 16 hex digits"})
+		p.fail(&shardway.ArgumentError{Argument: "id", Value: text, Reason: "is no id: those have 16 hex digits, the first one 0 to 7"})
 	}
 	return v
 }

@@ -21,6 +21,11 @@
 // For work that is not one transaction, [DB.HoldConnectionForKey] keeps the key
 // where it is. docs/guarantees.md says what each promises and how.
 //
+// A session that the server ends because its key moves is a
+// [shardway.MovedError], work on a server that is primary no longer a
+// [shardway.DemotedError]. InTx repeats what is safe to repeat; elsewhere
+// SafeToRetry of the error tells.
+//
 // # Servers
 //
 // A shard may have several servers. Connections lead to its primary, or, on a

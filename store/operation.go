@@ -41,7 +41,7 @@ func (id OperationID) String() string { return fmt.Sprintf("%016x", int64(id)) }
 func ParseOperationID(text string) (OperationID, error) {
 	v, err := strconv.ParseInt(text, 16, 64)
 	if err != nil || len(text) != 16 || v <= 0 {
-		return 0, &shardway.ArgumentError{Argument: "operation id", Value: text, Reason: "is not 16 hex digits"}
+		return 0, &shardway.ArgumentError{Argument: "operation id", Value: text, Reason: "is no id: those have 16 hex digits, the first one 0 to 7, and are not 0"}
 	}
 	return OperationID(v), nil
 }
