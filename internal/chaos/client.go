@@ -88,7 +88,10 @@ func Run(ctx context.Context, config []byte, log io.Writer) (err error) {
 	}
 	before := runtime.NumGoroutine()
 	c, err := open(ctx, cfg, log)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // told to end before it had begun
+		return noGoroutines(before)
+	case err != nil:
 		return err
 	}
 	switch cfg.Role {

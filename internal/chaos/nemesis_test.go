@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -282,7 +283,7 @@ func (n *nemesis) end() {
 	for _, p := range n.clients {
 		select {
 		case err := <-p.done:
-			if err != nil {
+			if err != nil && !unborn(err) {
 				n.t.Errorf("client %s: %v", p.cfg.ID, err)
 			}
 		case <-time.After(limit):
@@ -297,4 +298,15 @@ func (n *nemesis) end() {
 	if err := Sweep(ctx, n.world.config("janitor"), ""); err != nil {
 		n.t.Errorf("sweeping up: %v", err)
 	}
+}
+
+// unborn reports whether a client was ended by the very signal that asked it to:
+// it had not come to listen for it, which is the first thing it does.
+func unborn(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGTERM
 }
