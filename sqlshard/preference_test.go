@@ -41,6 +41,14 @@ func within(t testing.TB, what string, served map[string]int, want []string) {
 	}
 }
 
+// allKnown waits until every server has answered.
+func allKnown(t testing.TB, db *sqlshard.DB[int64]) {
+	t.Helper()
+	known(t, db, "all servers", func(v []selection.Verdict) bool {
+		return !slices.ContainsFunc(v, func(v selection.Verdict) bool { return v.Step == selection.StepUnknown })
+	})
+}
+
 // Where reads and writes go, on real servers: each read preference, tags, a
 // predicate, the nearest of what was asked for. Operations in flight are counted
 // until the connection is closed, twice or not.
@@ -53,9 +61,7 @@ func TestReadPreferences(t *testing.T) {
 		}
 		all := r.addresses(append([]int{0}, secondaries...)...)
 		db := r.connect(sqlshard.Config{})
-		known(t, db, "all servers", func(v []selection.Verdict) bool {
-			return !slices.ContainsFunc(v, func(v selection.Verdict) bool { return v.Step == selection.StepUnknown })
-		})
+		allKnown(t, db)
 		port := fmt.Sprint(r.set.Proxy(1).Port())
 		for name, c := range map[string]struct {
 			criteria selection.Criteria
@@ -75,6 +81,7 @@ func TestReadPreferences(t *testing.T) {
 		}
 		within(t, "a nearer With", servedBy(t, db.With(selection.Secondary()).With(selection.Primary()), 5), r.addresses(0))
 		readers := r.connect(sqlshard.Config{Criteria: selection.Secondary()})
+		allKnown(t, readers)
 		within(t, "Config.Criteria", servedBy(t, readers, 60), r.addresses(secondaries...))
 
 		if server, err := write(t.Context(), db, 1); err != nil || server != r.set.Addr(0) {
