@@ -188,9 +188,9 @@ func throughput(b *testing.B, all []contender, pids ...int) {
 	b.ResetTimer()
 	for range b.N {
 		for i, c := range all {
-			before := allCPU(pids)
+			before := dbtest.CPU(pids...)
 			n, took := together(b, c, clients, block)
-			cpu[i] += allCPU(pids) - before
+			cpu[i] += dbtest.CPU(pids...) - before
 			ops[i] += n
 			rates[i] = append(rates[i], n/took.Seconds())
 		}
@@ -201,14 +201,6 @@ func throughput(b *testing.B, all []contender, pids ...int) {
 		b.ReportMetric(rates[i][len(rates[i])/2], c.name+"-ops/s")
 		b.ReportMetric(micro(cpu[i])/ops[i], c.name+"-cpu-us")
 	}
-}
-
-func allCPU(pids []int) time.Duration {
-	sum := ownCPU()
-	for _, pid := range pids {
-		sum += treeCPU(pid)
-	}
-	return sum
 }
 
 // together has clients work for a while.

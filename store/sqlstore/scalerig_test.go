@@ -195,7 +195,7 @@ func (c *crowd) router(b *testing.B, cfg shardway.Config) (*shardway.Router, *sh
 }
 
 // cpu is the CPU time that routers and the store have used.
-func (c *crowd) cpu() time.Duration { return ownCPU() + treeCPU(c.pid) }
+func (c *crowd) cpu() time.Duration { return dbtest.CPU(c.pid) }
 
 // liveHeap returns the bytes that are in use.
 func liveHeap() int64 {

@@ -1,4 +1,4 @@
-package pgxshard_test
+package dbtest
 
 import (
 	"bytes"
@@ -11,13 +11,19 @@ import (
 	"time"
 )
 
-// ownCPU returns the CPU time of this process.
-func ownCPU() time.Duration {
+// CPU returns the CPU time that this process has taken so far, and that of
+// servers with their children, which counts in steps of 10 ms. A pid of 0 is no
+// server. Elsewhere than on Linux it is 0. It panics when the system does not tell.
+func CPU(servers ...int) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		panic(err)
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	sum := time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	for _, pid := range servers {
+		sum += treeCPU(pid)
+	}
+	return sum
 }
 
 // treeCPU returns the CPU time of a process and its children, in steps of 10 ms.
