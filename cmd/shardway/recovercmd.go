@@ -78,8 +78,8 @@ func recoverCommand(a *app) *cobra.Command {
 
 // viewRecovered shows what was done, and counts what is left.
 func (s *session) viewRecovered(ctx context.Context, all []catalog.Recovered) (views []recoveredView, left int) {
-	if len(all) == 0 {
-		return []recoveredView{}, 0
+	if views = []recoveredView{}; len(all) == 0 {
+		return views, 0
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -87,7 +87,6 @@ func (s *session) viewRecovered(ctx context.Context, all []catalog.Recovered) (v
 	if err != nil {
 		now = time.Now() // the work is done, and is told in any case
 	}
-	views = []recoveredView{}
 	for _, r := range all {
 		v := recoveredView{operationView: viewOperation(r.Operation, now), Outcome: r.Outcome.String()}
 		if r.Outcome == store.Pending {
@@ -116,10 +115,10 @@ func (s *session) watchRecovery(ctx context.Context, some catalog.Selection, eve
 			_ = s.emit(views, func(p *page) { p.recovered(views) }) // nobody reads: go on all the same
 		}
 	}})
-	if ctx.Err() == nil {
-		return err
+	if ctx.Err() != nil { // as it was asked to
+		return nil
 	}
-	return nil // it was asked to end
+	return err
 }
 
 // previewRecovery lists the operations that recover would deal with.
