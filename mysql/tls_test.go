@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/faultconn"
 )
 
 // selfSigned is a server's certificate that no authority vouches for.
@@ -50,45 +50,23 @@ func greeting(encrypts bool) []byte {
 	return append([]byte{byte(len(b)), 0, 0, 0}, b...)
 }
 
-// recorded keeps what is read from a connection.
-type recorded struct {
-	net.Conn
-
-	to *bytes.Buffer
-}
-
-func (r *recorded) Read(p []byte) (int, error) {
-	n, err := r.Conn.Read(p)
-	r.to.Write(p[:n])
-	return n, err
-}
-
-// serve greets one client and returns what it sends in clear, and what through
-// encryption. Without a configuration the handshake is broken.
-func serve(conn net.Conn, encrypts bool, config *tls.Config) (plain, encrypted []byte) {
-	defer conn.Close()
-	var all bytes.Buffer
-	tee := &recorded{Conn: conn, to: &all}
-	if _, err := conn.Write(greeting(encrypts)); err != nil {
-		return nil, nil
+// serve greets one client and hears what it says. Without a configuration the
+// handshake is broken.
+func serve(l *faultconn.Listener, encrypts bool, config *tls.Config) faultconn.Heard {
+	if _, err := l.Write(greeting(encrypts)); err != nil {
+		return faultconn.Heard{}
 	}
 	request := make([]byte, 36) // a client that encrypts asks for it first, without its name
-	if _, err := io.ReadFull(tee, request); err != nil || !encrypts {
-		_, _ = tee.Read(make([]byte, 512)) // whatever it says without having asked
-		return all.Bytes(), nil
+	if _, err := io.ReadFull(l, request); err != nil || !encrypts {
+		_, _ = l.Read(make([]byte, 512)) // whatever it says without having asked
+		return l.Heard()
 	}
 	if config == nil {
-		_, _ = conn.Write([]byte("no such thing"))
-		_, _ = io.Copy(io.Discard, tee)
-		return all.Bytes(), nil
+		_, _ = l.Write([]byte("no such thing"))
+		_, _ = io.Copy(io.Discard, l)
+		return l.Heard()
 	}
-	through := tls.Server(tee, config)
-	if through.Handshake() == nil {
-		first := make([]byte, 512)
-		n, _ := through.Read(first)
-		encrypted = first[:n]
-	}
-	return all.Bytes(), encrypted
+	return l.HearTLS(config)
 }
 
 // SEC-02: when encryption is required, a server that has none, that breaks the
@@ -112,38 +90,16 @@ func TestNoPlainTextAfterTLSFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			type heard struct{ plain, encrypted []byte }
-			all := make(chan heard, 16)
-			go func() {
-				defer close(all)
-				for {
-					conn, err := l.Accept()
-					if err != nil {
-						return
-					}
-					plain, encrypted := serve(conn, c.encrypts, c.config)
-					all <- heard{plain, encrypted}
+			serving := func(l *faultconn.Listener) faultconn.Heard { return serve(l, c.encrypts, c.config) }
+			connect := func(addr string) error {
+				login := shardway.Credentials{User: "anna-herself", Password: "s3cr3t"}
+				conn, err := connectorFor(t, Engine{Options: c.options}, addr, "db-of-anna", login).Connect(t.Context())
+				if err == nil {
+					_ = conn.Close()
 				}
-			}()
-			connector := connectorFor(t, Engine{Options: c.options}, l.Addr().String(), "db-of-anna", shardway.Credentials{User: "anna-herself", Password: "s3cr3t"})
-			if conn, err := connector.Connect(t.Context()); err == nil {
-				_ = conn.Close()
-				t.Error("connected to what is no server")
+				return err
 			}
-			_ = l.Close()
-			login := false
-			for h := range all {
-				for _, word := range []string{"anna-herself", "db-of-anna", "s3cr3t"} {
-					if bytes.Contains(h.plain, []byte(word)) {
-						t.Errorf("%q was sent in clear: %q", word, h.plain)
-					}
-				}
-				login = login || bytes.Contains(h.encrypted, []byte("anna-herself"))
-			}
+			login := faultconn.Impostor(t, serving, connect, "anna-herself", "db-of-anna", "s3cr3t")
 			if login != c.login {
 				t.Errorf("the login reached the server: %v, want %v", login, c.login)
 			}

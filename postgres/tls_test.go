@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"github.com/shardway/shardway"
+	"github.com/shardway/shardway/internal/faultconn"
 )
 
 // authority signs certificates and is known by a file.
@@ -75,44 +75,18 @@ func (a *authority) server(name string, end time.Time) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{body}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
 }
 
-// heard is what a server got to know, in clear and through encryption.
-type heard struct{ plain, encrypted []byte }
-
 // serve answers the request for encryption of one client, and hears the rest.
-func serve(conn net.Conn, reply string, config *tls.Config) (h heard) {
-	defer conn.Close()
-	var plain bytes.Buffer
-	tee := &recorded{Conn: conn, to: &plain}
+func serve(l *faultconn.Listener, reply string, config *tls.Config) faultconn.Heard {
 	request := make([]byte, 8)
-	if _, err := io.ReadFull(tee, request); err != nil || binary.BigEndian.Uint32(request[4:]) != 80877103 {
-		_, _ = tee.Read(make([]byte, 512)) // whatever it says without having asked
-		return heard{plain: plain.Bytes()}
+	if _, err := io.ReadFull(l, request); err != nil || binary.BigEndian.Uint32(request[4:]) != 80877103 {
+		_, _ = l.Read(make([]byte, 512)) // whatever it says without having asked
+		return l.Heard()
 	}
-	if _, err := conn.Write([]byte(reply)); err != nil || config == nil {
-		_, _ = io.Copy(io.Discard, tee)
-		return heard{plain: plain.Bytes()}
+	if _, err := l.Write([]byte(reply)); err != nil || config == nil {
+		_, _ = io.Copy(io.Discard, l)
+		return l.Heard()
 	}
-	encrypted := tls.Server(tee, config)
-	if encrypted.Handshake() == nil {
-		first := make([]byte, 512)
-		n, _ := encrypted.Read(first)
-		h.encrypted = first[:n]
-	}
-	h.plain = plain.Bytes() // with encryption, what was sent through it
-	return h
-}
-
-// recorded keeps what is read from a connection.
-type recorded struct {
-	net.Conn
-
-	to *bytes.Buffer
-}
-
-func (r *recorded) Read(p []byte) (int, error) {
-	n, err := r.Conn.Read(p)
-	r.to.Write(p[:n])
-	return n, err
+	return l.HearTLS(config)
 }
 
 // SEC-02: when encryption is required, a server that refuses it, that breaks
@@ -141,36 +115,16 @@ func TestNoPlainTextAfterTLSFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			all := make(chan heard, 16)
-			go func() {
-				defer close(all)
-				for {
-					conn, err := l.Accept()
-					if err != nil {
-						return
-					}
-					all <- serve(conn, c.reply, c.config)
+			serving := func(l *faultconn.Listener) faultconn.Heard { return serve(l, c.reply, c.config) }
+			connect := func(addr string) error {
+				login := shardway.Credentials{User: "anna-herself", Password: "s3cr3t"}
+				conn, err := connectorFor(t, Engine{Options: c.options}, addr, "db-of-anna", login).Connect(t.Context())
+				if err == nil {
+					_ = conn.Close()
 				}
-			}()
-			connector := connectorFor(t, Engine{Options: c.options}, l.Addr().String(), "db-of-anna", shardway.Credentials{User: "anna-herself", Password: "s3cr3t"})
-			if conn, err := connector.Connect(t.Context()); err == nil {
-				_ = conn.Close()
-				t.Error("connected to what is no server")
+				return err
 			}
-			_ = l.Close()
-			login := false
-			for h := range all {
-				for _, word := range []string{"anna-herself", "db-of-anna", "s3cr3t"} {
-					if bytes.Contains(h.plain, []byte(word)) {
-						t.Errorf("%q was sent in clear: %q", word, h.plain)
-					}
-				}
-				login = login || bytes.Contains(h.encrypted, []byte("anna-herself"))
-			}
+			login := faultconn.Impostor(t, serving, connect, "anna-herself", "db-of-anna", "s3cr3t")
 			if login != c.login {
 				t.Errorf("the login reached the server: %v, want %v", login, c.login)
 			}

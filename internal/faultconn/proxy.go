@@ -1,5 +1,6 @@
 // Package faultconn is a TCP proxy that breaks connections in the ways networks do: refused, cut, slow, silent.
 // Tests put it between a client and a real server. It never looks into what it passes on.
+// [Impostor] is no proxy: it takes the place of a server and listens.
 //
 //	p := faultconn.New(t, server.Addr())
 //	db := openDatabase(p.Addr())
