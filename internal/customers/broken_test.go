@@ -165,17 +165,26 @@ func reopened(t *testing.T, dbs Databases) *story {
 
 var errDead = errors.New("the client is dead")
 
-// dies is a global store that a client reaches for one commit.
+// dies is a global store that a client reaches until it publishes. It renews its
+// lease as often as a busy machine makes it.
 type dies struct {
 	store.Global
-	commits int
+	prepared, dead bool
 }
 
 func (d *dies) Update(ctx context.Context, m shardway.MapID, fn func(store.Reader, time.Time) (store.Delta, error)) error {
-	if d.commits++; d.commits > 1 {
+	if d.dead {
 		return errDead
 	}
-	return d.Global.Update(ctx, m, fn)
+	err := d.Global.Update(ctx, m, func(tx store.Reader, now time.Time) (store.Delta, error) {
+		delta, err := fn(tx, now)
+		if d.dead = d.prepared && delta.Lease == nil; d.dead {
+			return store.Delta{}, errDead
+		}
+		return delta, err
+	})
+	d.prepared = true
+	return err
 }
 
 // TestRun_foreignShards must not touch a map whose shards are elsewhere. And
